@@ -11,6 +11,8 @@ by `common.kafka.cluster_requests`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import ClassVar
 
 
@@ -19,7 +21,9 @@ class ReoError(Exception):
 
     `to_do` is what an operator does about it, a sentence without its full stop. One that is given
     ends the message. When `is_explained`, the message names all that can be found out: the
-    permissions (`common.kafka.permissions`), or the record (`deduplicator.refused_record`).
+    permissions (`common.kafka.permissions`), or the record (`deduplicator.refused_record`). An
+    error of one route alone has its source, intermediate or destination topic as `topic`: with
+    `on_stop=route` only that route stops (`common.route_states`).
     """
 
     exit_code: ClassVar[int] = 1
@@ -31,11 +35,14 @@ class ReoError(Exception):
         if "exit_code" in vars(cls):
             cls.by_exit_code[cls.exit_code] = cls
 
-    def __init__(self, message: str = "", to_do: str = "", is_explained: bool = False) -> None:
+    def __init__(
+        self, message: str = "", to_do: str = "", is_explained: bool = False, topic: str = ""
+    ) -> None:
         super().__init__(f"{message}. {to_do}" if to_do else message)
         self.message = message
         self.to_do = to_do or self.default_to_do
         self.is_explained = is_explained
+        self.topic = topic
 
 
 class Restart(ReoError):
@@ -244,6 +251,16 @@ class MoveRefused(Stop):
     default_to_do = (
         "Read what the message says of the step, remove the cause, then run the command again"
     )
+
+
+@contextmanager
+def of_topic(topic: str) -> Iterator[None]:
+    """A Stop in this block is one of the route with this topic."""
+    try:
+        yield
+    except Stop as stop:
+        stop.topic = stop.topic or topic
+        raise
 
 
 def list_stop_codes() -> frozenset[int]:

@@ -143,7 +143,8 @@ def check_not_moved(source: object, frontier: Frontier) -> None:
         raise MoveRefused(
             f"{source} {frontier.describe_move()}: producers and consumers are at the destination,"
             " and nothing more is copied. Leave the topic out of what is copied; `reo cutover back`"
-            " undoes the move, or sets up the copy in the other direction"
+            " undoes the move, or sets up the copy in the other direction",
+            topic=getattr(source, "topic", ""),
         )
 
 

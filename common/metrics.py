@@ -194,7 +194,7 @@ WAITING = _alive(
 HALTED = _alive(
     "reo_route_halted",
     "1 for a route of which nothing is read, by its source topic and what halts it: paused (`reo"
-    " pause`).",
+    " pause`), or stopped by an error (`on_stop=route`).",
     ("topic", "state"),
 )
 

@@ -1,5 +1,5 @@
 """Routes that are halted: nothing of them is read, while the others go on. A user has paused one
-(`reo pause`).
+(`reo pause`), or with `on_stop=route` an error that is its own has stopped it.
 
 A state is the metadata of a committed offset, as all that reo keeps: that of partition 0 of the
 route's intermediate topic, in a consumer group of its own, `<application>-routes`. That group has
@@ -33,6 +33,7 @@ from common.errors import (
     LagsBehind,
     ReoError,
     ServiceRuns,
+    Stop,
     TopicMissing,
 )
 from common.kafka import partition_offsets
@@ -50,8 +51,10 @@ INTERVAL_S = 1.0
 PATIENCE_S = 10.0
 RETRY_S = 0.2
 WHO_LENGTH_MAX = 200
-Kind = Literal["running", "paused"]
-KINDS: tuple[Kind, ...] = ("running", "paused")
+TEXT_LENGTH_MAX = 800
+"""Of an error: brokers keep 4,096 bytes of metadata by default."""
+Kind = Literal["running", "paused", "stopped"]
+KINDS: tuple[Kind, ...] = ("running", "paused", "stopped")
 
 
 class RouteState(NamedTuple):
@@ -62,6 +65,10 @@ class RouteState(NamedTuple):
     """Since when, in milliseconds since 1970 UTC."""
     by: str
     """User and host."""
+    exit_code: int = 0
+    """Of the error that has stopped it."""
+    text: str = ""
+    """What that error says."""
 
     @property
     def is_halted(self) -> bool:
@@ -70,13 +77,22 @@ class RouteState(NamedTuple):
 
     def encode(self) -> str:
         """The metadata string."""
-        fields = {"v": VERSION, "s": self.kind, "at": self.at_ms, "by": self.by}
-        return orjson.dumps(fields).decode()
+        return orjson.dumps(
+            {
+                "v": VERSION,
+                "s": self.kind,
+                "at": self.at_ms,
+                "by": self.by,
+                "c": self.exit_code,
+                "t": self.text,
+            }
+        ).decode()
 
     def __str__(self) -> str:
         """As text for a person."""
         since = datetime.fromtimestamp(self.at_ms / 1000, UTC)
-        return f"{self.kind} since {since:%Y-%m-%d %H:%M:%S} UTC, by {self.by}"
+        why = f" (exit code {self.exit_code}): {self.text}" if self.text else ""
+        return f"{self.kind} since {since:%Y-%m-%d %H:%M:%S} UTC, by {self.by}{why}"
 
 
 def decode(metadata: str) -> RouteState:
@@ -84,7 +100,9 @@ def decode(metadata: str) -> RouteState:
     fields = orjson.loads(metadata)
     if not isinstance(fields, dict) or fields.get("v") != VERSION or fields.get("s") not in KINDS:
         raise ValueError(f"version {VERSION} of a route's state is expected")
-    return RouteState(fields["s"], int(fields["at"]), str(fields["by"]))
+    return RouteState(
+        fields["s"], int(fields["at"]), str(fields["by"]), int(fields["c"]), str(fields["t"])
+    )
 
 
 def describe_user() -> str:
@@ -164,9 +182,13 @@ def describe_halted(halted: Mapping[str, RouteState]) -> str:
     return "; ".join(f"{topic} is {state}" for topic, state in sorted(halted.items()))
 
 
-def build_waiting_error(halted: Mapping[str, RouteState]) -> LagsBehind:
-    """For whom waits for the end of routes that are halted."""
-    return LagsBehind(
+def build_waiting_error(halted: Mapping[str, RouteState]) -> ReoError:
+    """For whom waits for the end of routes that are halted: with the exit code of the first one
+    that an error has stopped.
+    """
+    codes = [state.exit_code for _, state in sorted(halted.items()) if state.exit_code]
+    kind = ReoError.by_exit_code[codes[0]] if codes else LagsBehind
+    return kind(
         f"{describe_halted(halted)}: what waits there is not copied",
         f"`reo resume {' '.join(sorted(halted))}`, or leave it out (--topic)",
     )
@@ -177,8 +199,11 @@ class HaltedRoutes:
 
     def __init__(self, settings: Settings) -> None:
         self.states = RouteStates(settings)
+        self.can_stop = settings.on_stop == "route"
         self.routes: dict[str, Route] = {}
         """Those that are asked for, by intermediate topic."""
+        self.unwritten: dict[str, RouteState] = {}
+        """Those of routes that this process has stopped, until they were read."""
         self.probe = Probe[dict[str, RouteState]](self._ask, {}, PATIENCE_S)
 
     def start(self, routes: Iterable[Route], on_waiting: Callable[[], object]) -> None:
@@ -199,18 +224,56 @@ class HaltedRoutes:
         self.routes = self.routes | {route.intermediate_topic: route for route in routes}
 
     @property
+    def known(self) -> dict[str, RouteState]:
+        """The states by intermediate topic, as far as they are known."""
+        return self.probe.answer | self.unwritten
+
+    @property
     def topics(self) -> frozenset[str]:
         """The intermediate topics of the routes that are halted."""
-        return frozenset(topic for topic, state in self.probe.answer.items() if state.is_halted)
+        return frozenset(topic for topic, state in self.known.items() if state.is_halted)
 
     @property
     def halted(self) -> dict[str, RouteState]:
         """The routes that are halted, by source topic."""
-        return list_halted(self.probe.answer, self.routes.values())
+        return list_halted(self.known, self.routes.values())
+
+    def stop(self, error: Stop) -> None:
+        """Halt the route that this error is of. Raises it when the whole service has to end: it is
+        of no single route, `on_stop` is `service`, or all other routes are stopped already.
+        """
+        known = self.known
+        routes = {
+            topic: route
+            for topic, route in self.routes.items()
+            if error.topic in (topic, route.source_topic, route.destination_topic)
+        }
+        others = [known.get(topic) for topic in self.routes.keys() - routes.keys()]
+        if not (self.can_stop and error.topic and routes) or all(
+            state is not None and state.kind == "stopped" for state in others
+        ):
+            raise error
+        new = [topic for topic in routes if topic not in self.topics]
+        if not new:
+            return
+        text = " ".join(f"{type(error).__name__}: {error}".split())[:TEXT_LENGTH_MAX]
+        state = RouteState(
+            "stopped", round(clock.time() * 1000), describe_user(), error.exit_code, text
+        )
+        names = " ".join(sorted(routes[topic].source_topic for topic in new))
+        log.error(
+            "%s. Only this route stops (%s); when the cause is repaired: reo resume %s",
+            text,
+            ", ".join(str(routes[topic]) for topic in new),
+            names,
+            extra={"facts": {"error": type(error).__name__, "exit_code": error.exit_code}},
+        )
+        self.unwritten.update(dict.fromkeys(new, state))
+        self.probe.wake()
 
     def report(self) -> None:
         """Set the metric."""
-        for topic, state in self.probe.answer.items():
+        for topic, state in self.known.items():
             for kind in KINDS[1:]:
                 HALTED.labels(self.routes[topic].source_topic, kind).set(kind == state.kind)
 
@@ -219,6 +282,11 @@ class HaltedRoutes:
         self.probe.close()
 
     def _ask(self) -> dict[str, RouteState]:
+        for topic, state in dict(self.unwritten).items():
+            if self.probe.answer.get(topic) == state:
+                del self.unwritten[topic]
+        if self.unwritten:
+            self.states.write(dict(self.unwritten))
         states = self.states.read(self.routes)
         lost = {
             topic: state

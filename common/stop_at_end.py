@@ -135,7 +135,8 @@ def check_source_ends(
         tp, end = min(shorter.items())
         raise SourceTruncated(
             f"{tp} ended at offset {targets[tp]} when this process started, and ends at {end}"
-            " now: the source lost its newest records. To copy what it has now, start again"
+            " now: the source lost its newest records. To copy what it has now, start again",
+            topic=tp.topic,
         )
 
 

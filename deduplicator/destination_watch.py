@@ -83,7 +83,8 @@ class DestinationWatch:
             raise DestinationTruncated(
                 f"the destination topic {name} was deleted and recreated while it was copied to:"
                 " the copied records are lost. Start again to copy it from the beginning, if it is"
-                " still empty"
+                " still empty",
+                topic=name,
             )
 
     def _check_end(self, tp: TopicPartition, last_offset: int, answer: Future[Any]) -> None:
@@ -106,5 +107,6 @@ class DestinationWatch:
         elif end <= last_offset:
             raise DestinationTruncated(
                 f"{tp} lost records while it was copied to: offset {last_offset} was written,"
-                f" the partition ends at {end}. Copy to a new topic, or restore this one"
+                f" the partition ends at {end}. Copy to a new topic, or restore this one",
+                topic=tp.topic,
             )

@@ -110,6 +110,7 @@ class Intermediate:
                     f" {error.str()}",
                     "Delete this partition's records (kafka-delete-records.sh, offset -1), then"
                     " start again: stage one writes again what is not copied",
+                    topic=str(message.topic()),
                 )
             else:
                 raise _translate_error(error)

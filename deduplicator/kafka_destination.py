@@ -212,7 +212,8 @@ class KafkaDestination:
                 if unfit is not None:
                     raise TopicsUnfit(
                         f"{unfit}, then start again. This transaction is aborted: every record that"
-                        " is committed has its own timestamp"
+                        " is committed has its own timestamp",
+                        topic=name,
                     )
         raise TransactionFailed("brokers may have replaced the timestamps of its records")
 

@@ -29,7 +29,7 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from common import clock, failpoints
-from common.errors import DestinationTruncated, RecordRefused
+from common.errors import DestinationTruncated, RecordRefused, Stop, of_topic
 from common.liveness import Liveness
 from common.metrics import REREADS
 from common.routes import Route
@@ -103,12 +103,12 @@ class Loop:
             if finish or not decided or self.partitions.waiting or self.has_failed:
                 self.finish_commit()
         except TransactionFailed as failed:
-            self._recover(failed)
+            self.recover(failed)
         if self.partitions.waiting and not self.start_waiting():
             self.has_failed = True
             self.destination.resolve_in_doubt()
 
-    def _recover(self, failed: TransactionFailed) -> None:
+    def recover(self, failed: TransactionFailed | Stop) -> None:
         """End what is open or unfinished; then every partition waits for its committed frontier."""
         log.warning("reading the frontier again after: %s", failed)
         REREADS.inc()
@@ -134,13 +134,15 @@ class Loop:
         failpoints.hit("two: begun")
         try:
             for partition in decided:
-                partition.write(self.destination)
+                with of_topic(partition.tp.topic):
+                    partition.write(self.destination)
             failpoints.hit("two: written")
             last_offsets = self.destination.send_offsets(
                 [partition.prepare_commit() for partition in decided], member
             )
             for partition in decided:
-                partition.on_delivered(last_offsets)
+                with of_topic(partition.tp.topic):
+                    partition.on_delivered(last_offsets)
             self.finish_commit()
             self.destination.start_commit()
             # one transaction at a time until one is committed, so that an error belongs to the

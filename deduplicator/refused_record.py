@@ -33,6 +33,7 @@ class Write(NamedTuple):
     destination: TopicPartition
     record: Record
     source: str
+    source_topic: str
 
     def __str__(self) -> str:
         """As text for a person."""
@@ -58,7 +59,12 @@ def name_refused_record(
         suspects = _write_again(destination, half) or suspects[len(half) :]
     if not _write_again(destination, suspects):
         return refused
-    return RecordRefused(f"{refused.message}. {suspects[0]}", refused.to_do, is_explained=True)
+    return RecordRefused(
+        f"{refused.message}. {suspects[0]}",
+        refused.to_do,
+        is_explained=True,
+        topic=suspects[0].source_topic,
+    )
 
 
 def _write_again(destination: KafkaDestination, writes: Sequence[Write]) -> list[Write]:
@@ -86,12 +92,12 @@ def _list_writes(decided: Iterable[Partition]) -> Iterator[Write]:
     """What the transaction wrote, in the same order."""
     for partition in decided:
         decisions, to = partition.get_decisions(), partition.destination_tp
-        source = f"the record of {partition.source_tp} at offset"
+        source, topic = f"the record of {partition.source_tp} at offset", partition.source_tp.topic
         for envelope in decisions.envelopes:
             accepted = envelope.read_records()
             records = unwrap_records(envelope, accepted, decisions.zero_timestamp_ms)
             for one, record in zip(accepted, records, strict=True):
-                yield Write(to, record, f"{source} {one.source_offset}")
+                yield Write(to, record, f"{source} {one.source_offset}", topic)
         outputs = [tp for tp, group in decisions.partitioned_records for _ in group]
         written = zip(
             outputs or [to] * len(decisions.records),
@@ -100,6 +106,8 @@ def _list_writes(decided: Iterable[Partition]) -> Iterator[Write]:
             strict=True,
         )
         for tp, record, source_offset in list(written)[decisions.torn :]:
-            yield Write(tp, record, f"{source} {source_offset}")
+            yield Write(tp, record, f"{source} {source_offset}", topic)
         for record in decisions.parked:
-            yield Write(partition.parked_tp, record, f"a parked record of {partition.source_tp}")
+            yield Write(
+                partition.parked_tp, record, f"a parked record of {partition.source_tp}", topic
+            )

@@ -14,6 +14,7 @@ from functools import partial
 
 from common import clock, failpoints, partition_mapping
 from common.envelope import EnvelopeRecord, Head
+from common.errors import Stop
 from common.kafka.intermediate_records import parse_intermediate
 from common.liveness import Liveness
 from common.records import Consumed
@@ -99,7 +100,11 @@ class RoundInput:
             while self.undecided and records_left > 0 and bytes_left > 0:
                 undecided = self.undecided.popleft()
                 bytes_left -= len(undecided[1].value() or b"")
-                records_left -= self.decide(undecided, records_left)
+                try:  # costs nothing, for each envelope
+                    records_left -= self.decide(undecided, records_left)
+                except Stop as stop:
+                    stop.topic = stop.topic or str(undecided[1].topic())
+                    raise
                 self.liveness.beat()
                 if clock.monotonic() > self.deadline:
                     return

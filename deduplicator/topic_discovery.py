@@ -15,6 +15,7 @@ from common import clock
 from common.errors import ClusterUnreachable
 from common.kafka import topic_creation, topics
 from common.kafka.clients import create_admin_client
+from common.route_states import HaltedRoutes
 from common.routes import Route
 from common.settings import Settings
 
@@ -25,8 +26,9 @@ INTERVAL_S = 3.0
 class TopicDiscovery:
     """Asks regularly, if a rule has a pattern; the loop calls `find_new_routes`."""
 
-    def __init__(self, settings: Settings, known: Iterable[Route]) -> None:
+    def __init__(self, settings: Settings, known: Iterable[Route], halted: HaltedRoutes) -> None:
         self.settings = settings
+        self.halted = halted
         self.routes = set(known)
         self.error: Exception | None = None
         self.stopped = clock.create_event()
@@ -46,9 +48,10 @@ class TopicDiscovery:
     def _run(self) -> None:
         client = create_admin_client(self.settings.source_cluster, self.settings)
         while not self.stopped.wait(INTERVAL_S):
+            settings = self.settings.leave_out(self.halted.topics)
             try:
-                if not self.routes.issuperset(topics.describe_sources(self.settings, client)):
-                    self.routes.update(topic_creation.prepare_topics(self.settings))
+                if not self.routes.issuperset(topics.describe_sources(settings, client)):
+                    self.routes.update(topic_creation.prepare_topics(settings))
             except ClusterUnreachable as unreachable:
                 log.warning("topics that match a pattern cannot be discovered now: %s", unreachable)
             # the loop raises it: without this thread, new topics would silently not be copied

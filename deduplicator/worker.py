@@ -12,6 +12,7 @@ from functools import partial
 
 from common import clock, failpoints, source_pool
 from common.background_probe import Probe
+from common.errors import Stop
 from common.kafka import partition_offsets, permissions, topic_creation
 from common.kafka.client_errors import note_error
 from common.kafka.clients import create_reader, create_stage_two_consumer
@@ -167,6 +168,14 @@ class Worker:
             },
         )
 
+    def halt(self, stop: Stop) -> None:
+        """Stop the route that this error is of, and go on with the others; raises it when the
+        service has to end (`on_stop`).
+        """
+        self.halted.stop(stop)
+        self.loop.recover(stop)
+        self._hold_halted()
+
     def _hold_halted(self) -> None:
         """Read no more of the routes that are halted, and begin again with those that are not."""
         before = self.partitions.halted
@@ -264,7 +273,7 @@ def build(settings: Settings, number: int) -> Worker:
         partitions,
         intermediate,
         loop,
-        TopicDiscovery(settings, routes.values()),
+        TopicDiscovery(settings, routes.values(), halted),
         UnassignedPartitions(starter, intermediate),
         LostCommits(starter, partitions),
         Purge(consumer_group.admin),
@@ -299,10 +308,14 @@ def _run_worker(settings: Settings, number: int, stopping: Callable[[], bool]) -
         with pause_gc() as collect:
             while not stopping():
                 is_due = clock.monotonic() >= due
-                worker.loop.run_round(finish=is_due)
+                try:
+                    worker.loop.run_round(finish=is_due)
+                    if is_due:
+                        collect()
+                        worker.run_housekeeping()
+                except Stop as stop:
+                    worker.halt(stop)
                 if is_due:
-                    collect()
-                    worker.run_housekeeping()
                     due = clock.monotonic() + (
                         UNTIL_READY_S if worker.liveness.reason else HOUSEKEEPING_S
                     )

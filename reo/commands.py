@@ -214,7 +214,7 @@ COMMANDS = (
     Command(
         "resume",
         "reo.pause:resume",
-        "go on with topics that are paused",
+        "go on with topics that are paused, or that an error has stopped",
         TOPICS,
         has_json=False,
     ),

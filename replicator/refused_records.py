@@ -43,6 +43,7 @@ def find_refused_record(failure: str) -> RecordRefused | None:
         f" filter.sql=\"not (topic = '{topic}' and partition = {partition}"
         f' and offset = {offset})"',
         is_explained=True,
+        topic=topic,
     )
 
 
@@ -64,6 +65,7 @@ class DamagedBatch(NamedTuple):
             " Without one these records are lost: begin a copy to a new destination.topic with a"
             " source.start behind them",
             is_explained=True,
+            topic=self.partition.rpartition("-")[0],
         )
 
 
@@ -94,4 +96,5 @@ def _find_timestamp_overflow(failure: str) -> RecordRefused | None:
         " does not help: Spark cannot read the record. To copy what follows it, begin a copy to a"
         f" new destination.topic with source.start at {partition}={int(offset) + 1}",
         is_explained=True,
+        topic=topic,
     )

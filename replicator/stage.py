@@ -29,6 +29,7 @@ from common.errors import (
     SourceRecreated,
     SourceTruncated,
     StageFailed,
+    Stop,
     TopicMissing,
 )
 from common.kafka import permissions, topic_creation, topics
@@ -105,6 +106,16 @@ class Stage:
         """Run after run, until `done`. Returns, with `--stop-at-end`, when the plan was begun that
         left nothing to copy (`clock.monotonic`); None when it was asked to stop before.
         """
+        ended = None
+        while self.state != "done":
+            try:
+                ended = self._run_until_stop()
+            except Stop as stop:
+                self.halted.stop(stop)
+        log.info("stage one has stopped")
+        return ended
+
+    def _run_until_stop(self) -> float | None:
         complete_at = None
         while self.state != "done":
             began_at = clock.monotonic()
@@ -127,7 +138,6 @@ class Stage:
                 complete_at = began_at
             else:
                 wait_unless_stopping(PLAN_AGAIN_S, self.liveness, self.stopping, "clusters")
-        log.info("stage one has stopped")
         return complete_at
 
     def _find_left(self, plan: Plan) -> Left:
@@ -242,7 +252,11 @@ class Stage:
             query = self.engine.start(plan)
             self._apply("started")
             failpoints.hit("one: query started")
-            event = self._follow(query, watch)
+            try:
+                event = self._follow(query, watch)
+            except Stop as stop:
+                self.halted.stop(stop)
+                event = "switched"
             self.liveness.report_waiting("spark")
             failure = query.exception() if event == "failed" else None
             RUNS.labels(event).inc()

@@ -157,11 +157,12 @@ PERMISSIONS: tuple[Permission, ...] = tuple(_parse_acls())
 def list_commands(settings: Settings, stages: Iterable[str]) -> list[Command]:
     """The stages, and what the settings ask for beside stage two."""
     stages = list(stages)
+    halts: list[Command] = ["pause"] if settings.on_stop == "route" else []
     beside: list[Command] = []
     if "deduplicator" in stages:
         beside += ["offsets translate --apply"] if settings.offsets.sync_groups else []
         beside += ["topics --apply"] if settings.topics.synced_configs else []
-    return [*(OF_STAGE[stage] for stage in stages), *beside]
+    return [*(OF_STAGE[stage] for stage in stages), *beside, *halts]
 
 
 def list_needed(commands: Iterable[Command], to_tables: bool = False) -> list[Permission]:

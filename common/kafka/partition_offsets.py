@@ -305,5 +305,6 @@ def decode_commit(
             f"the committed offset of {tp} carries no frontier of reo ({reason}): another"
             " application commits with this group (then set application to an unused name), or its"
             " offsets were reset (stop the service; `reo recover` finds the frontier from the"
-            " data)"
+            " data)",
+            topic=tp.topic,
         ) from None

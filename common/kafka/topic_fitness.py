@@ -47,7 +47,8 @@ def count_partitions(
             raise TopicsUnfit(
                 f"the intermediate topic {intermediate.name} has {intermediate.partitions}"
                 f" partitions, the source topic {source.partitions}: they have to be equal; name"
-                " another intermediate.topic"
+                " another intermediate.topic",
+                topic=route.intermediate_topic,
             )
         followed = (
             intermediate.partitions if intermediate is not None and growing else source.partitions
@@ -58,7 +59,8 @@ def count_partitions(
             raise TopicsUnfit(
                 f"the destination topic {name} has {destination.partitions} partitions, the source"
                 f" topic {source.name} {source.partitions}{needed}: add partitions to it, or name"
-                " another destination.topic"
+                " another destination.topic",
+                topic=route.intermediate_topic,
             )
     if destination is not None and not growing:
         # added partitions move keys to other partitions: the owner of the topic decides that
@@ -111,14 +113,16 @@ def find_unfit_configs(
             f"the intermediate topic {route.intermediate_topic} takes batches of up to"
             f" {copied_configs.get_max_message_bytes(intermediate)} bytes, the source topic has up"
             f" to {source_limit}: set its max.message.bytes to at least"
-            f" {source_limit + copied_configs.ENVELOPE_EXTRA_BYTES}, or run `reo topics --apply`"
+            f" {source_limit + copied_configs.ENVELOPE_EXTRA_BYTES}, or run `reo topics --apply`",
+            topic=route.intermediate_topic,
         )
     if intermediate is not None and copied_configs.is_compacted(intermediate):
         yield TopicsUnfit(
             f"the intermediate topic {route.intermediate_topic} has"
             f" cleanup.policy={intermediate['cleanup.policy'].value}: brokers refuse envelopes on a"
             " compacted topic, because they have no key. Set it to delete, or run `reo topics"
-            " --apply`; then start again"
+            " --apply`; then start again",
+            topic=route.intermediate_topic,
         )
     if copy is not None and (error := find_replaced_timestamps(route.destination_topic, copy)):
         yield error
@@ -130,5 +134,6 @@ def find_replaced_timestamps(name: str, copy: copied_configs.Entries) -> TopicsU
         return None
     return TopicsUnfit(
         f"the destination topic {name} has message.timestamp.type=LogAppendTime, which replaces"
-        " every timestamp: set it to CreateTime"
+        " every timestamp: set it to CreateTime",
+        topic=name,
     )

@@ -112,6 +112,7 @@ def describe_sources(
                 f" {settings.source_cluster.bootstrap_servers}"
                 f"{suggest(name, _list_names(settings, client, timeout_s))}",
                 "Create it, or correct source.topic",
+                topic=name,
             )
         # a topic that fits a pattern: created or deleted between the two requests
         if clock.monotonic() > deadline:
@@ -167,7 +168,8 @@ def check_identity(copied: str, now: Topic) -> None:
         raise SourceRecreated(
             f"the source topic {now.name} is not the one that was copied (identity {copied}, now"
             f" {now.identity}): it was deleted and recreated, or the address leads to another"
-            " cluster. To copy the new topic, give it another destination.topic"
+            " cluster. To copy the new topic, give it another destination.topic",
+            topic=now.name,
         )
 
 
@@ -201,7 +203,8 @@ def check_none_deleted(before: Iterable[Route], now: Container[Route]) -> None:
             raise TopicMissing(
                 f"the source topic {route.source_topic} was deleted while it was copied: what had"
                 " not been copied is lost. Start again to go on without it;"
-                f" {route.destination_topic} stays as it is"
+                f" {route.destination_topic} stays as it is",
+                topic=route.source_topic,
             )
 
 

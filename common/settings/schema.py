@@ -324,6 +324,10 @@ class Schema:
     log: Log
     connect_timeout_s: int = declare(30, minimum=1, maximum=3600)
     """How long a start waits for a cluster before it says that it cannot be reached."""
+    on_stop: Literal["service", "route"] = declare("service")
+    """What an error ends that is of one topic alone, while the service runs: the `service`, or this
+    `route`, which `reo resume` lets go on, see [One topic alone](how-to/stops.md#one-topic-alone).
+    """
     stop_at_end: bool = declare(False)
     """Copy what is there at the start, then end with exit code 0."""
 

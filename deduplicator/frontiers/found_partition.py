@@ -152,7 +152,8 @@ class FoundPartition:
             " expired or were deleted, or something else wrote to the topic."
             f" {recovery if can_recover else 'Copy'} to a new topic, or set"
             " deduplicator.without_frontier=append to append to the existing records from"
-            " source.start on"
+            " source.start on",
+            topic=self.tp.topic,
         )
 
     @property

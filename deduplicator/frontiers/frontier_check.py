@@ -63,7 +63,8 @@ class Surplus:
                 f"{self.tp} has more than {SURPLUS_MAX} records from offset {self.records[0][0]} on"
                 " that this copy did not write. If somebody else writes to the destination topic,"
                 " stop the other writer, then copy to a new topic. If the group's offsets were set"
-                " back, stop the service and run `reo recover`"
+                " back, stop the service and run `reo recover`",
+                topic=self.tp.topic,
             )
 
     def check_matching(self, records: Iterable[Record]) -> None:
@@ -73,7 +74,8 @@ class Surplus:
                 raise ForeignWriter(
                     f"the record on {self.tp} at offset {offset} was not written by this copy:"
                     " somebody else writes to the destination topic. Stop the other writer, then"
-                    " copy to a new topic"
+                    " copy to a new topic",
+                    topic=self.tp.topic,
                 )
 
     def skip_matching(self, records: Sequence[Record]) -> int:
@@ -139,7 +141,8 @@ class OutputCheck:
                 f"the record on {self.tp} at offset {message.offset()} has the time at which a"
                 " broker appended it: message.timestamp.type was LogAppendTime when it was written."
                 " `reo verify` names the first record with another timestamp than at the source."
-                " Copy to a new topic"
+                " Copy to a new topic",
+                topic=self.tp.topic,
             )
         if self.awaits_known:
             self.awaits_known = False
@@ -261,5 +264,6 @@ def _build_truncated_error(tp: TopicPartition, evidence: str) -> DestinationTrun
     return DestinationTruncated(
         f"{tp} lacks records that were committed ({evidence}): the destination cluster lost data"
         " or records were deleted. Copy to a new topic, or restore this one; if the topic was"
-        " compacted before, set its cleanup.policy back to compact"
+        " compacted before, set its cleanup.policy back to compact",
+        topic=tp.topic,
     )

@@ -181,5 +181,6 @@ def _build_lost_records_error(tp: TopicPartition, finding: str) -> SourceTruncat
     return SourceTruncated(
         f"{tp} has {finding}: the source lost records (an unclean election, or a disk that was"
         " restored), and may have grown again since. The copy has records that the source no"
-        " longer has; copy to a new destination.topic"
+        " longer has; copy to a new destination.topic",
+        topic=tp.topic,
     )

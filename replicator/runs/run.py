@@ -147,7 +147,7 @@ def find_end_event(query: Query) -> Event | None:
             " the record was not lost, stage one reads it again"
         )
     if "RecordTooLargeException" in text:
-        unwritten = re.search(r"an envelope for \S+ was not written", text)
+        unwritten = re.search(r"an envelope for (\S+)-\d+ was not written", text)
         raise RecordRefused(
             "the intermediate topic refused a record as too large"
             f"{f': {unwritten[0]}' if unwritten else ''}. The record was not lost, stage one reads"
@@ -155,6 +155,7 @@ def find_end_event(query: Query) -> Event | None:
             "Set producer.compression_type if the source's producers compress: what is written"
             " without counts uncompressed. Otherwise raise its max.message.bytes above the size of"
             " the record, and that of the destination topic",
+            topic=unwritten[1] if unwritten else "",
         )
     if refused_record := find_refused_record(text):
         raise refused_record

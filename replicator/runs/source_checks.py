@@ -92,7 +92,8 @@ def _check_single_source(
             raise SourceTruncated(
                 f"{tp} ends at offset {snapshot.ends[tp]}, but records up to"
                 f" {frontier.source_offset} were copied: the source lost its newest records. The"
-                " copy has records that the source no longer has; copy to a new destination.topic"
+                " copy has records that the source no longer has; copy to a new destination.topic",
+                topic=tp.topic,
             )
     check_copied_history(snapshot, frontiers, on_progress)
 
@@ -135,7 +136,8 @@ def _check_beginning(snapshot: SourceSnapshot, tp: TopicPartition, frontier: Fro
             f"{tp} begins at offset {begin} now, but the copy continues at {next_offset}:"
             f" {begin - next_offset} offsets were deleted at the source before they were copied"
             f" (retention, or kafka-delete-records){filter_note}. These records cannot be copied;"
-            " for an exact copy of what is left, copy to a new destination.topic"
+            " for an exact copy of what is left, copy to a new destination.topic",
+            topic=tp.topic,
         )
 
 

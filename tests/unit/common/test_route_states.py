@@ -1,0 +1,105 @@
+"""Which errors stop one route, with `on_stop=route`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from common import route_states
+from common.errors import ForeignRecord, SourceTruncated, Stop, TopicsUnfit, of_topic
+from common.route_states import TEXT_LENGTH_MAX, HaltedRoutes, RouteState, decode
+from common.routes import Route
+from common.settings import load
+from tests.unit.common.settings.test_settings import GOOD
+
+A, B = Route("a", "copy-a", "copy-a-proxy"), Route("b", "copy-b", "copy-b-proxy")
+PAUSED = RouteState("paused", 1, "somebody")
+STOPPED = RouteState("stopped", 2, "somebody", 20, "SourceTruncated: b ends")
+
+
+class Stored:
+    """In place of the group at the destination."""
+
+    def __init__(self, _: object) -> None:
+        self.states: dict[str, RouteState] = {}
+
+    def read(self, topics: Any) -> dict[str, RouteState]:
+        """Those of these topics."""
+        return {topic: decode(self.states[topic].encode()) for topic in topics & self.states.keys()}
+
+    def write(self, states: Mapping[str, RouteState]) -> None:
+        """Commit states."""
+        self.states |= states
+
+
+def create(monkeypatch: pytest.MonkeyPatch, on_stop: str, **states: RouteState) -> HaltedRoutes:
+    """Of a service with two routes, which have these states, by source topic."""
+    monkeypatch.setattr(route_states, "RouteStates", Stored)
+    halted = HaltedRoutes(load({**GOOD, "REO_ON_STOP": on_stop}))
+    halted.add([A, B])
+    halted.states.write({f"copy-{name}-proxy": state for name, state in states.items()})
+    halted.probe.run_once()
+    return halted
+
+
+@pytest.mark.parametrize("topic", ["a", "copy-a", "copy-a-proxy"])
+def test_a_route_stops_alone_until_it_is_resumed(
+    monkeypatch: pytest.MonkeyPatch, topic: str
+) -> None:
+    """By any of its topics: known at once, committed with code and text, and known as long as it is
+    committed.
+    """
+    halted = create(monkeypatch, "route")
+    halted.stop(TopicsUnfit("long\n" * 1000, topic=topic))
+    assert halted.topics == {"copy-a-proxy"}
+    for _ in range(2):
+        halted.probe.run_once()
+        assert halted.halted.keys() == {"a"}
+    state = halted.states.read({"copy-a-proxy"})["copy-a-proxy"]
+    assert (state.kind, state.exit_code) == ("stopped", 13)
+    assert state.text.startswith("TopicsUnfit: long long")
+    assert len(state.text) <= TEXT_LENGTH_MAX
+    halted.stop(TopicsUnfit("again", topic=topic))
+    assert halted.halted["a"] == state
+    halted.states.write({"copy-a-proxy": RouteState("running", 3, "somebody")})
+    halted.probe.run_once()
+    assert not halted.topics
+
+
+@pytest.mark.parametrize(
+    ("on_stop", "topic", "other"),
+    [
+        pytest.param("service", "a", None, id="as is the default"),
+        pytest.param("route", "", None, id="of no topic"),
+        pytest.param("route", "other", None, id="of a topic of nobody"),
+        pytest.param("route", "a", STOPPED, id="the last one"),
+    ],
+)
+def test_the_service_ends(
+    monkeypatch: pytest.MonkeyPatch, on_stop: str, topic: str, other: RouteState | None
+) -> None:
+    """And nothing is written."""
+    halted = create(monkeypatch, on_stop, **({"b": other} if other else {}))
+    before = halted.topics
+    with pytest.raises(SourceTruncated):
+        halted.stop(SourceTruncated("it ends", topic=topic))
+    assert halted.topics == before
+
+
+def test_a_paused_route_can_be_resumed_while_the_service_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So the last one that runs beside it stops alone, too."""
+    halted = create(monkeypatch, "route", b=PAUSED)
+    halted.stop(SourceTruncated("it ends", topic="a"))
+    assert halted.halted.keys() == {"a", "b"}
+
+
+def test_an_error_in_the_work_for_a_topic_is_of_that_topic() -> None:
+    """Unless it says another one itself."""
+    for error, topic in ((ForeignRecord("x"), "here"), (ForeignRecord("x", topic="t"), "t")):
+        with pytest.raises(Stop) as raised, of_topic("here"):
+            raise error
+        assert raised.value.topic == topic
