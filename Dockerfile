@@ -15,14 +15,14 @@
 # Both of Docker's builders can build it: no `RUN --mount`, no `# syntax` line that would have to be
 # downloaded. Python's packages and the JVM's jars are the ones of the lock files, by checksum;
 # Debian's are its newest, for their security updates, unless BASE and its sources say another day.
-ARG BASE=debian:bookworm-slim
+ARG BASE=debian:trixie-slim
 
 FROM ${BASE} AS base
 # man1: Debian's slim images lack the folder into which Java's package links its manual.
 RUN mkdir -p /usr/share/man/man1 \
     && apt-get update -qq \
     && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-        libnss-unknown openjdk-17-jre-headless python3 tini >/dev/null \
+        libnss-unknown openjdk-21-jre-headless python3 tini >/dev/null \
     && rm -rf /var/lib/apt/lists/* /var/log/* /var/cache/*
 
 # What only the build needs stays in this stage: pip, Ivy, their caches, and the certificates of a

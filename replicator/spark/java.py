@@ -47,7 +47,7 @@ def find_version() -> str:
     )
     raise SettingsInvalid(
         f"stage one needs Java {' or '.join(VERSIONS)}, and {description}",
-        f"Install the package openjdk-17-jre-headless, or {remedy}",
+        f"Install the package openjdk-17-jre-headless or openjdk-21-jre-headless, or {remedy}",
     )
 
 
