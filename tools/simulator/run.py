@@ -9,6 +9,7 @@ from common import clock
 from common.errors import FrontierLost
 from common.kafka import clients as kafka_clients
 from common.kafka import cluster_requests
+from replicator.runs import watch
 from tools.simulator import compiled_path_twin, kafka
 from tools.simulator.fault_injector import FaultInjector
 from tools.simulator.frontier_judge import FrontierJudge
@@ -216,6 +217,11 @@ def _find_restless(judges: Judges) -> str:
     has_one_stage_one = sum(one.name.startswith("stage one") for one in system.children) == 1
     if judges.has_ended() or not has_one_stage_one or system.plan.seed % 3:
         return ""
+    # a fault a moment ago is noticed when the watch asks for every partition again
+    all_s = watch.ALL_S_A_PARTITION * len(system.list_source_partitions())
+    schedule.run(
+        schedule.now + all_s + SETTLE_S, lambda: judges.has_violation() or judges.has_ended()
+    )
     runs = len(system.queries)
     schedule.run(
         schedule.now + QUIET_S,
