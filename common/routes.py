@@ -1,9 +1,11 @@
 """Routes: one source topic, one intermediate topic and one destination topic.
 
 Everything that a service stores or measures belongs to one partition of one topic, a
-`TopicPartition` (in variables: `tp`, as Kafka's own code has it). Partition p of the source and
-partition p of the intermediate topic of a route are the same stream of records, so each of the two
-determines the other.
+`TopicPartition` (in variables: `tp`, as Kafka's own code has it). A partition of the source and one
+of the intermediate topic of a route are the same stream of records, so each of the two determines
+the other: partition p is p in both, or, of a route with a range, `first` + p at the source. Only
+`Route` knows that. A bare number of a partition of a route is that of the intermediate topic, and
+`Topic.partitions` of its source topic says how many there are.
 
 Settings hold rules (`common.topic_rules`), of which one leads to one route or, with a pattern, to
 many.
@@ -13,6 +15,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import NamedTuple
+
+from common.partition_range import WHOLE, PartitionRange
 
 SAME = "same"
 
@@ -39,6 +43,8 @@ class Route:
     """To which partition a record goes (`common.partition_mapping`)."""
     shared: bool = False
     """Whether other routes may lead to the same destination topic."""
+    partitions: PartitionRange = WHOLE
+    """Of the source topic. Only a route that is one to one has less than all."""
 
     @property
     def is_one_to_one(self) -> bool:
@@ -52,7 +58,7 @@ class Route:
 
     def get_source(self, partition: int) -> TopicPartition:
         """The partition at the source."""
-        return TopicPartition(self.source_topic, partition)
+        return TopicPartition(self.source_topic, self.partitions.first + partition)
 
     def get_intermediate(self, partition: int) -> TopicPartition:
         """The partition of the intermediate topic."""
@@ -60,11 +66,19 @@ class Route:
 
     def get_destination(self, partition: int) -> TopicPartition:
         """The partition at the destination, of a route that is one to one."""
-        return TopicPartition(self.destination_topic, partition)
+        return TopicPartition(self.destination_topic, self.partitions.first + partition)
+
+    def find_destination(self, source: TopicPartition) -> TopicPartition:
+        """The partition at the destination for one of the source, of a route that is one to one."""
+        return TopicPartition(self.destination_topic, source.partition)
+
+    def find_intermediate(self, source: TopicPartition) -> TopicPartition:
+        """The partition of the intermediate topic for one of the source."""
+        return self.get_intermediate(source.partition - self.partitions.first)
 
     def __str__(self) -> str:
         """For messages."""
         return (
-            f"{self.source_topic} →"
+            f"{self.source_topic}{self.partitions} →"
             f" {self.destination_topic}{'' if self.mapping == SAME else ':' + self.mapping}"
         )

@@ -165,12 +165,11 @@ class StageTwoAlone:
         self.reader = create_commit_reader(settings.destination_cluster, settings)
         self.record_reader = create_reader(settings.destination_cluster, settings)
         self.client = create_admin_client(settings.destination_cluster, settings)
-        ends = partition_offsets.list_end_offsets(
-            self.client, topics.list_intermediate_partitions(copied)
-        )
+        sources = topics.map_source_partitions(copied)
+        ends = partition_offsets.list_end_offsets(self.client, sources)
         begins = partition_offsets.list_beginning_offsets(self.client, ends)
         newest = intermediate_records.read_newest_heads(
-            self.record_reader, {tp: (begins[tp], end) for tp, end in ends.items()}
+            self.record_reader, {tp: (begins[tp], end) for tp, end in ends.items()}, sources
         )
         commits: dict[TopicPartition, GroupCommit] = {}
         try:

@@ -5,6 +5,8 @@ the topics that there are. No I/O.
     orders=copy           to another one
     orders=copy:3         all of it to partition 3; after the colon stands a mapping
                           (`common.partition_mapping`); also orders=:key
+    orders[0-499]         these partitions of it, to those of the same numbers: another service
+                          copies the others (`common.partition_range`)
     ^logs-.*              a pattern begins with ^ and has to fit the whole name (Python's `re`);
                           names that begin with __ are Kafka's own
     ^logs-(.*)=copy-\1    the destination takes over a group of the pattern: every source has a
@@ -12,8 +14,8 @@ the topics that there are. No I/O.
     ^logs-.*=all          otherwise all that the pattern fits share one
 
 A destination that several sources can come to is shared. An intermediate topic is the destination's
-name and `-proxy`, or, where the destination is shared, both names and `-proxy`: so its name depends
-on the rules alone, and not on which topics there are.
+name and `-proxy`, or, where the destination is shared, both names and `-proxy`; then the range, if
+there is one: so its name depends on the rules alone, and not on which topics there are.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from common import partition_mapping
+from common import partition_mapping, partition_range
+from common.partition_range import WHOLE, PartitionRange
 from common.routes import SAME, Route
 
 TOPIC_NAME = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
@@ -41,6 +44,11 @@ class Rule:
     source: str
     destination: str
     mapping: str = SAME
+    partitions: PartitionRange = WHOLE
+
+    def __str__(self) -> str:
+        """For messages."""
+        return f"{self.source}{self.partitions}"
 
     @property
     def is_pattern(self) -> bool:
@@ -83,10 +91,15 @@ class Rule:
             if self.is_many_to_one and not TOPIC_NAME.fullmatch(self.destination):
                 yield f"{self.destination!r} {LEGAL}"
         yield from partition_mapping.find_errors(self.mapping)
+        last = self.partitions.last
+        if last is not None and last < self.partitions.first:
+            yield f"{self}: the first partition of a range is not above its last one"
 
 
 def _suggest(name: str) -> str:
-    """kaf-relay writes `source:destination`."""
+    """kaf-relay writes `source:destination`; a range that cannot be read is part of the name."""
+    if name.endswith("]"):
+        return ". A range of partitions is written like orders[0-499] or orders[500-]"
     source, colon, destination = name.partition(":")
     return (
         f". To copy {source} to {destination}, write {source}={destination}"
@@ -104,14 +117,15 @@ def _parse_rule(text: str) -> Rule:
     """A destination has no `=`; a pattern may have one."""
     source, _, target = text.rpartition("=") if "=" in text else (text, "", "")
     destination, _, mapping = target.strip().partition(":")
-    return Rule(source.strip(), destination.strip(), mapping.strip() or SAME)
+    name, partitions = partition_range.parse_rule(source.strip())
+    return Rule(name, destination.strip(), mapping.strip() or SAME, partitions)
 
 
 def find_errors(rules: Sequence[Rule]) -> list[str]:
     """One message for each error in the rules that does not depend on the existing topics."""
     errors = [reason for rule in rules for reason in rule.find_errors()]
     errors += [
-        f"{source!r} is named {times} times: a source topic has one destination"
+        f"{source!r} is named {times} times: a source topic has one rule"
         for source, times in Counter(rule.source for rule in rules).items()
         if times > 1
     ]
@@ -139,18 +153,15 @@ def build_routes(
         for source in sorted(set(topics)) if rule.is_pattern else [rule.source]:
             destination = rule.get_destination_topic(source)
             if destination is not None:
-                default = (
-                    f"{destination}-{source}-proxy"
-                    if destination in shared
-                    else f"{destination}-proxy"
-                )
+                base = f"{destination}-{source}" if destination in shared else destination
                 routes_found.append(
                     Route(
                         source,
                         destination,
-                        intermediate or default,
+                        intermediate or rule.partitions.build_intermediate_topic(base),
                         rule.mapping,
                         destination in shared,
+                        rule.partitions,
                     )
                 )
     return routes_found
@@ -189,6 +200,11 @@ def find_conflicts(rules: Sequence[Rule], selected: Sequence[Route]) -> Iterator
     ]
     yield from _find_intermediate_conflicts(selected, other, own.keys() | shared)
     for route in selected:
+        if not (route.partitions.is_whole or route.is_one_to_one):
+            yield (
+                f"{route}: a range of partitions is copied without a mapping, to a topic to which"
+                " no other source leads: another service writes the topic's other partitions"
+            )
         for name in (route.destination_topic, route.intermediate_topic):
             if not TOPIC_NAME.fullmatch(name):
                 yield f"{route}: {name!r} {LEGAL}"

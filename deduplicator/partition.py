@@ -18,7 +18,7 @@ committed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
@@ -59,11 +59,11 @@ class Partition:
     """The newest one that is certainly all that is committed; None before the start is over."""
     last_timestamp_ms: int | None = None
     """Of the last record that was committed."""
+    source_tp: TopicPartition = field(init=False)
+    """The partition at the source."""
 
-    @property
-    def source_tp(self) -> TopicPartition:
-        """The partition at the source."""
-        return self.route.get_source(self.tp.partition)
+    def __post_init__(self) -> None:
+        self.source_tp = self.route.get_source(self.tp.partition)
 
     @property
     def destination_tp(self) -> TopicPartition:

@@ -123,7 +123,7 @@ class RoundInput:
         partition, message = undecided
         if partition is None or not partition.is_assigned:
             return 0
-        head = parse_intermediate(message)
+        head = parse_intermediate(message, partition.source_tp.partition)
         if head and head.record_count > records_max and self._can_forward(partition, head):
             self.undecided.appendleft(undecided)  # it fits into the next transaction
             return records_max

@@ -49,7 +49,7 @@ def _count_records(partition: Partition, decisions: RoundDecisions) -> None:
     route, intermediate = partition.route, (partition.tp.topic, str(partition.tp.partition))
     destination = (
         route.destination_topic,
-        intermediate[1] if route.mapping == SAME else route.mapping,
+        str(partition.destination_tp.partition) if route.mapping == SAME else route.mapping,
     )
     RECORDS_IN.labels("deduplicator", *intermediate).inc(decisions.consumed)
     RECORDS_OUT.labels("deduplicator", *destination).inc(decisions.written)
@@ -65,6 +65,4 @@ def _count_records(partition: Partition, decisions: RoundDecisions) -> None:
 
 def set_frontier_metric(partition: Partition) -> None:
     """A frontier is a source offset, so its labels are those of the source."""
-    FRONTIER.labels(partition.route.source_topic, str(partition.tp.partition)).set(
-        partition.frontier.source_offset
-    )
+    FRONTIER.labels(*map(str, partition.source_tp)).set(partition.frontier.source_offset)

@@ -128,7 +128,7 @@ def _check_settings(start: Start) -> Iterator[Finding]:
     settings = start.settings
     yield report_ok(
         "settings",
-        f"application {settings.application}: {', '.join(rule.source for rule in settings.rules)},"
+        f"application {settings.application}: {', '.join(map(str, settings.rules))},"
         f" mode {settings.source.mode}",
     )
     for line in settings.list_warnings():

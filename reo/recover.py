@@ -60,6 +60,9 @@ class RecoveredPartition:
     """One partition: what the group and the data have, and what follows from it."""
 
     partition: int
+    """Of the intermediate topic."""
+    number: int
+    """Of the source and the destination topic."""
     commit: Commit | None
     frontier: Frontier | None = None
     """In the commit, when reo wrote it."""
@@ -115,7 +118,7 @@ class RecoveredPartition:
             "compared": last.compared if last else 0,
         }
         return {
-            "partition": self.partition,
+            "partition": self.number,
             "group": group,
             "data": None if self.refusal else data,
             "write": self.new_frontier and orjson.loads(self.new_frontier.encode()),
@@ -142,7 +145,9 @@ class Recovery:
         self.group = Group(settings)
         name = route.destination_topic
         self.destination = look_up_copies(settings, self.destination_admin, [name])[name]
-        self.common_partitions = range(min(source.partitions, self.destination.partitions))
+        self.common_partitions = range(
+            min(source.partitions, route.partitions.count_in(self.destination.partitions))
+        )
         self.partitions: list[RecoveredPartition] = []
         self.applied = False
         self.source_partitions = 0
@@ -155,7 +160,11 @@ class Recovery:
         commits = self.group.list_commits(map(self.route.get_intermediate, self.common_partitions))
         ends = self._list_destination_ends()
         self.partitions = [
-            RecoveredPartition(partition, commits.get(self.route.get_intermediate(partition)))
+            RecoveredPartition(
+                partition,
+                self.route.get_source(partition).partition,
+                commits.get(self.route.get_intermediate(partition)),
+            )
             for partition in self.common_partitions
         ]
         known = [row.frontier for row in self.partitions if row.frontier]
@@ -169,7 +178,7 @@ class Recovery:
         self.identity = source_pool.find_copied_identity(self.settings, self.source, own)
         for row in self.partitions:
             try:
-                self._recover_partition(row, ends[row.partition], epoch)
+                self._recover_partition(row, ends[row.number], epoch)
             except (CopyDiffers, FrontierLost) as refusal:
                 why = " (a topic with cleanup.policy=compact lost records from its middle)"
                 row.refusal = type(refusal)(f"{refusal}{why if self._is_compacted() else ''}")
@@ -202,7 +211,7 @@ class Recovery:
         column = "committed" if self.applied else "to be committed"
         rows = [
             (
-                row.partition,
+                row.number,
                 row.describe_group(),
                 row.describe_data(),
                 describe_frontier(row.new_frontier) if row.new_frontier else "nothing",
@@ -221,8 +230,8 @@ class Recovery:
             )
         table = format_table(f"partition|the group says|the data says|{column}", rows)
         return (
-            f"group {self.group.name} on {self.route.intermediate_topic}:"
-            f" {self.route.source_topic} → {self.route.destination_topic}\n{table}\n{conclusion}"
+            f"group {self.group.name} on {self.route.intermediate_topic}: {self.route}\n{table}"
+            f"\n{conclusion}"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -276,8 +285,8 @@ class Recovery:
         )
 
     def _list_destination_ends(self) -> Mapping[int, int]:
-        """The end offsets of the partitions; HangingTransaction while a transaction there is open:
-        its records could still become visible.
+        """The end offsets of the destination's partitions; HangingTransaction while a transaction
+        there is open: its records could still become visible.
         """
         outputs = map(self.route.get_destination, self.common_partitions)
         ends = partition_offsets.list_end_offsets(self.destination_admin, outputs)
@@ -308,7 +317,7 @@ class Recovery:
             source_begin[source] == 0,
             destination_begin[destination] == 0,
             self.settings.start.is_from_beginning(
-                partition, added=partition >= self.source_partitions
+                source.partition, added=partition >= self.source_partitions
             ),
             destination_kind.get_zero_timestamp_ms(self.settings) or 0,
         )
@@ -330,8 +339,8 @@ class Recovery:
         added = partition >= self.source_partitions
         if self.settings.start.kind == "latest" and not added:
             raise FrontierLost(
-                f"{self.destination.name}-{partition} is empty, and source.start=latest does not"
-                " tell where the copy began: a record that was written since would be lost. Run"
+                f"{self.route.get_destination(partition)} is empty, and source.start=latest does"
+                " not tell where the copy began: a record that was written since would be lost. Run"
                 " `reo recover` with source.start set to a timestamp before the copy began, or to"
                 " earliest"
             )

@@ -169,7 +169,7 @@ def _look_up_copies(
     destinations = look_up_copies(settings, destination_admin, names)
     copies = {route: destinations[route.destination_topic] for route in sources}
     for route, source in sources.items():
-        if copies[route].partitions < source.partitions:
+        if route.partitions.count_in(copies[route].partitions) < source.partitions:
             raise TopicMissing(
                 f"the destination topic {route.destination_topic} lacks partitions: nothing was"
                 " copied to them yet"

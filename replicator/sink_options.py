@@ -75,6 +75,7 @@ def build_options(plan: Plan) -> dict[str, str]:
         "routes": "\n".join(
             f"{route.source_topic}\t{identity}\t{route.intermediate_topic}"
             f"\t{_compute_envelope_bytes(plan, route.intermediate_topic)}"
+            f"\t{route.partitions.first}"
             for route, identity in plan.identities.items()
         ),
         "starts": "\n".join(

@@ -20,23 +20,28 @@ OLD_HEADERS = frozenset({"__origin", "__read_up_to"})
 
 
 def read_newest_heads(
-    reader: Consumer, ranges: Mapping[TopicPartition, tuple[int, int]]
+    reader: Consumer,
+    ranges: Mapping[TopicPartition, tuple[int, int]],
+    sources: Mapping[TopicPartition, TopicPartition],
 ) -> dict[TopicPartition, Head]:
-    """The head of each intermediate partition's newest envelope; `ranges` are (beginning, end).
-    Partitions that are empty, or end with a record of the old format, are left out.
+    """The head of each intermediate partition's newest envelope; `ranges` are (beginning, end), and
+    `sources` the source partitions. Partitions that are empty, or end with a record of the old
+    format, are left out.
     """
     newest = visible_records.read_first_records(
         reader, {tp: end - 1 for tp, (beginning, end) in ranges.items() if end > beginning}
     )
     heads = {
-        tp: parse_intermediate(message) for tp, message in newest.items() if message is not None
+        tp: parse_intermediate(message, sources[tp].partition)
+        for tp, message in newest.items()
+        if message is not None
     }
     return {tp: head for tp, head in heads.items() if head is not None}
 
 
-def parse_intermediate(message: Consumed) -> Head | None:
+def parse_intermediate(message: Consumed, source_partition: int) -> Head | None:
     """The head of the envelope in an intermediate record; None for a record of the old format.
-    ForeignRecord for any other record, and for an envelope of another partition.
+    ForeignRecord for any other record, and for an envelope that is not of this source partition.
     """
     try:
         headers = get_headers(message)
@@ -50,7 +55,7 @@ def parse_intermediate(message: Consumed) -> Head | None:
         head = parse_head(message.value())
     except EnvelopeInvalid as reason:
         raise build_foreign_record_error(message, str(reason)) from None
-    if head.source_partition != message.partition():
+    if head.source_partition != source_partition:
         raise build_foreign_record_error(
             message, f"it is of source partition {head.source_partition}"
         )

@@ -84,11 +84,12 @@ def find_missing(
         for route in routes if cluster is settings.source_cluster else ():
             source = states.get(("Topic", route.source_topic), ResourceState(None))
             # see `topic_creation.prepare_topics`
-            for name in (
-                route.intermediate_topic,
-                *((route.destination_topic,) if route.mapping == SAME else ()),
-            ):
-                partitions[name] = max(partitions.get(name, 0), source.partitions)
+            count = route.partitions.count_in(source.partitions)
+            needed = {route.intermediate_topic: count}
+            if route.mapping == SAME:
+                needed[route.destination_topic] = route.partitions.first + count
+            for name, least in needed.items():
+                partitions[name] = max(partitions.get(name, 0), least)
     return missing
 
 

@@ -4,6 +4,7 @@ what is missing, and `reo check` says what would be created.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from confluent_kafka.admin import AdminClient
@@ -37,6 +38,8 @@ class RouteTopics:
     existing: dict[str, Topic]
     brokers: int
     """Of the destination."""
+    names: Collection[str] = ()
+    """Of the destination's topics, as far as the principal may describe them."""
     source_configs: dict[str, Entries] = field(default_factory=dict)
     configs: dict[str, Entries] = field(default_factory=dict)
 
@@ -105,7 +108,8 @@ def load_route_topics(settings: Settings) -> RouteTopics:
         # the source may have got partitions between the two requests
         now = topics.describe_sources(settings, source_admin, timeout_s)
         sources = {route: now.get(route, source) for route, source in sources.items()}
+    names = topics.list_names(settings.destination_cluster, destination_admin, timeout_s)
     brokers = topics.count_brokers(settings.destination_cluster, destination_admin, timeout_s)
     return RouteTopics(
-        settings, source_admin, destination_admin, sources, parked, existing, brokers
+        settings, source_admin, destination_admin, sources, parked, existing, brokers, names
     )

@@ -1,7 +1,8 @@
 """Create or extend the intermediate and the destination topics to match the source topics.
 
-The intermediate topic has exactly the source's partitions, because intermediate partition p holds
-source partition p and nothing else. The destination topic has at least as many. An intermediate
+The intermediate topic has exactly the source's partitions, or those of the route's range, because
+an intermediate partition holds one source partition and nothing else. The destination topic has at
+least as many as the source. An intermediate
 topic may be lost at any time, so it is created with few replicas
 (`intermediate.replication_factor`). `prepare_topics` is idempotent; every process of the service
 may call it.
@@ -46,6 +47,8 @@ def create_missing(
     """The same, for topics that were described just now."""
     for cycle in topic_fitness.find_cycles(state.sources, state.existing):
         raise cycle
+    for overlap in topic_fitness.find_overlaps(state.sources, state.names):
+        raise overlap
     partitions = {
         name: topic_fitness.count_partitions(name, routes, state.existing)
         for name, routes in state.group_by_destination().items()

@@ -5,12 +5,13 @@ neither replace nor delete what is copied.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from common import partition_mapping
 from common.errors import Cycle, TopicsUnfit
 from common.kafka import copied_configs
 from common.kafka.topics import Topic
+from common.partition_range import parse_intermediate_topic
 from common.routes import SAME, Route
 
 log = logging.getLogger(__name__)
@@ -34,6 +35,35 @@ def find_cycles(copied: Mapping[Route, Topic], existing: Mapping[str, Topic]) ->
             )
 
 
+def find_overlaps(routes: Collection[Route], names: Collection[str]) -> Iterator[TopicsUnfit]:
+    """An error for each intermediate topic of another service that copies partitions of a route,
+    among the `names` of the destination's topics.
+
+    Two services of all partitions are not told apart here: the one may have had another
+    `intermediate.topic` before.
+    """
+    own = {route.intermediate_topic for route in routes}
+    for route in routes:
+        for name in sorted(names):
+            other = parse_intermediate_topic(name, route.destination_topic)
+            if (
+                other is None
+                or name in own
+                or (other.is_whole and route.partitions.is_whole)
+                or not other.overlaps(route.partitions)
+            ):
+                continue
+            copied = f"the partitions {other}" if str(other) else "all partitions"
+            yield TopicsUnfit(
+                f"{route}: the intermediate topic {name} is that of a service that copies {copied}"
+                f" to {route.destination_topic}, and one of two that copy the same partition would"
+                " write what the other has written",
+                "Correct the range. If that service has ended for good, delete its intermediate"
+                " topic; `reo recover` then finds the frontiers of this one",
+                topic=route.intermediate_topic,
+            )
+
+
 def count_partitions(
     name: str, copied: Mapping[Route, Topic], existing: Mapping[str, Topic]
 ) -> int:
@@ -53,21 +83,32 @@ def count_partitions(
         followed = (
             intermediate.partitions if intermediate is not None and growing else source.partitions
         )
-        least = partition_mapping.get_min_partitions(route.mapping, followed)
+        first = route.partitions.first
+        least = first + partition_mapping.get_min_partitions(route.mapping, followed)
         if destination is not None and destination.partitions < least:
             needed = "" if route.mapping == SAME else f", the mapping {route.mapping} needs {least}"
             raise TopicsUnfit(
                 f"the destination topic {name} has {destination.partitions} partitions, the source"
-                f" topic {source.name} {source.partitions}{needed}: add partitions to it, or name"
-                " another destination.topic",
+                f" topic {source.name} {source.total_partitions}{needed}: add partitions to it, or"
+                " name another destination.topic",
                 topic=route.intermediate_topic,
             )
     if destination is not None and not growing:
         # added partitions move keys to other partitions: the owner of the topic decides that
         return destination.partitions
     return max(
-        partition_mapping.count_new_partitions(route.mapping, source.partitions)
-        for route, source in copied.items()
+        count_needed(route, source, is_new=destination is None) for route, source in copied.items()
+    )
+
+
+def count_needed(route: Route, source: Topic, is_new: bool) -> int:
+    """How many partitions a destination topic needs for a route: one that reo creates has all of
+    the source's, also those that other services copy.
+    """
+    if is_new:
+        return partition_mapping.count_new_partitions(route.mapping, source.total_partitions)
+    return route.partitions.first + partition_mapping.get_min_partitions(
+        route.mapping, source.partitions
     )
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Container, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,13 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from common import clock
 from common.envelope import compute_identity
-from common.errors import ClusterUnreachable, SettingsInvalid, SourceRecreated, TopicMissing
+from common.errors import (
+    ClusterUnreachable,
+    SettingsInvalid,
+    SourceRecreated,
+    TopicMissing,
+    TopicsUnfit,
+)
 from common.kafka import copied_configs
 from common.kafka.cluster_metadata import read_brokers, read_cluster_id
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_cluster, ask_with_retries
@@ -36,7 +42,15 @@ class Topic:
     name: str
     topic_id: str
     partitions: int
+    """Of a source topic, those of its route."""
     cluster_id: str
+    other_partitions: int = field(default=0, compare=False)
+    """Of a source topic, those that other services copy."""
+
+    @property
+    def total_partitions(self) -> int:
+        """Of a source topic, also those of other services."""
+        return self.partitions + self.other_partitions
 
     @property
     def identity(self) -> str:
@@ -94,7 +108,9 @@ def look_up(
 def describe_sources(
     settings: Settings, client: AdminClient, timeout_s: float = REQUEST_TIMEOUT_S
 ) -> dict[Route, Topic]:
-    """Every route with its source topic; TopicMissing for a named one that does not exist."""
+    """Every route with its source topic; TopicMissing for a named one that does not exist,
+    TopicsUnfit when it lacks partitions of a range.
+    """
     named = {route.source_topic for route in settings.build_routes()}
     deadline = clock.monotonic() + timeout_s
     while True:
@@ -104,13 +120,13 @@ def describe_sources(
         )
         missing = {route.source_topic for route in routes} - existing.keys()
         if not missing:
-            return {route: existing[route.source_topic] for route in routes}
+            return {route: _limit(route, existing[route.source_topic]) for route in routes}
         if missing & named:
             name = min(missing & named)
             raise TopicMissing(
                 f"the source topic {name} does not exist at"
                 f" {settings.source_cluster.bootstrap_servers}"
-                f"{suggest(name, _list_names(settings, client, timeout_s))}",
+                f"{suggest(name, list_names(settings.source_cluster, client, timeout_s))}",
                 "Create it, or correct source.topic",
                 topic=name,
             )
@@ -124,42 +140,52 @@ def describe_sources(
         clock.sleep(0.05)
 
 
+def _limit(route: Route, source: Topic) -> Topic:
+    """The source topic with the partitions of the route alone."""
+    if not (route.partitions.is_whole or route.partitions.fits(source.partitions)):
+        raise TopicsUnfit(
+            f"{route}: the source topic {source.name} has the partitions 0 to"
+            f" {source.partitions - 1}",
+            f"Correct the range; {source.name}[{route.partitions.first}-] has all that follow",
+        )
+    count = route.partitions.count_in(source.partitions)
+    return replace(source, partitions=count, other_partitions=source.partitions - count)
+
+
 def list_routes(
     settings: Settings, client: AdminClient, timeout_s: float = REQUEST_TIMEOUT_S
 ) -> list[Route]:
     """The routes; with patterns, those of the topics that the principal may describe."""
     names: Collection[str] = ()
     if any(rule.is_pattern for rule in settings.rules):
-        names = _list_names(settings, client, timeout_s)
+        names = list_names(settings.source_cluster, client, timeout_s)
     return settings.build_routes(names)
 
 
-def _list_names(settings: Settings, client: AdminClient, timeout_s: float) -> Collection[str]:
-    """All topics of the source that the principal may describe."""
+def list_names(cluster: Cluster, client: AdminClient, timeout_s: float) -> Collection[str]:
+    """All topics of a cluster that the principal may describe."""
     return ask_cluster(
-        settings.source_cluster,
-        client,
-        timeout_s,
-        lambda request_s: client.list_topics(timeout=request_s).topics,
+        cluster, client, timeout_s, lambda request_s: client.list_topics(timeout=request_s).topics
     )
 
 
 def list_source_partitions(copied: Mapping[Route, Topic]) -> list[TopicPartition]:
     """Every partition of these sources."""
-    return [
-        route.get_source(partition)
-        for route, source in copied.items()
-        for partition in range(source.partitions)
-    ]
+    return list(map_source_partitions(copied).values())
 
 
 def list_intermediate_partitions(copied: Mapping[Route, Topic]) -> list[TopicPartition]:
     """Every intermediate partition that these sources need."""
-    return [
-        route.get_intermediate(partition)
+    return list(map_source_partitions(copied))
+
+
+def map_source_partitions(copied: Mapping[Route, Topic]) -> dict[TopicPartition, TopicPartition]:
+    """Every partition of these sources, by intermediate partition."""
+    return {
+        route.get_intermediate(partition): route.get_source(partition)
         for route, source in copied.items()
         for partition in range(source.partitions)
-    ]
+    }
 
 
 def check_identity(copied: str, now: Topic) -> None:

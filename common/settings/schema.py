@@ -310,8 +310,10 @@ class Schema:
     its log."""
     topics_: str = declare("")
     """Several topics: `orders,invoices=copy,logs=all:3,^metrics-.*`, see [Many
-    topics](how-to/topics.md); in a settings file the table `[topics]`, on the command line
-    `--topic`. Instead of the three settings that name topics; `application` has no default then."""
+    topics](how-to/topics.md), or some partitions of one: `orders[0-499]`, see [Divide a
+    topic](how-to/topics.md#divide-a-topic); in a settings file the table `[topics]`, on the command
+    line `--topic`. Instead of the three settings that name topics; `application` has no default
+    then."""
     filter: Filter
     provenance: Provenance
     offsets: Offsets

@@ -66,16 +66,19 @@ def check_start_offsets(
             " service of its own, or with a timestamp"
         )
     ((route, source),) = sources.items()
-    offsets = {
-        route.get_source(partition): offset
+    copied = list(map(route.get_source, range(source.partitions)))
+    named = {
+        TopicPartition(route.source_topic, partition): offset
         for partition, offset in sorted(settings.start.offsets.items())
-        if route.get_intermediate(partition) not in started
     }
-    unknown = [tp.partition for tp in offsets if tp.partition >= source.partitions]
+    offsets = {
+        tp: offset for tp, offset in named.items() if route.find_intermediate(tp) not in started
+    }
+    unknown = [tp.partition for tp in offsets if tp not in copied]
     if unknown:
         raise SettingsInvalid(
-            f"source.start names partition {unknown[0]} of {source.name}, which has partitions 0 to"
-            f" {source.partitions - 1}"
+            f"source.start names partition {unknown[0]} of {source.name}{route.partitions}, which"
+            f" has partitions {copied[0].partition} to {copied[-1].partition}"
         )
     beginnings, ends = partition_offsets.list_bounds(source_admin, offsets)
     out_of_range = [

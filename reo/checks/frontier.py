@@ -116,7 +116,7 @@ def _check_first_offsets(
         started = group.list_commits(partitions, require_stable=False)
         check_start_offsets(state.settings, state.source_admin, {route: source}, started)
         if not started:  # else somebody deleted the intermediate topic, or the source has grown
-            _check_no_copy(state, route)
+            _check_no_copy(state, route, source)
         # of other topics: this one came later
         added = bool(group.list_frontiers())
         missing = [route.get_source(tp.partition) for tp in partitions if tp not in started]
@@ -129,7 +129,7 @@ def _check_first_offsets(
         yield report_failure(about, error)
 
 
-def _check_no_copy(state: RouteTopics, route: Route) -> None:
+def _check_no_copy(state: RouteTopics, route: Route, source: Topic) -> None:
     """FrontierLost when the destination topic has records already, as a start would say once it has
     created the intermediate topic.
     """
@@ -146,7 +146,9 @@ def _check_no_copy(state: RouteTopics, route: Route) -> None:
     )
     missing = [
         FoundPartition(starter, route.get_intermediate(partition), None, destination)
-        for partition in range(destination.partitions)
+        for partition in range(
+            min(source.partitions, route.partitions.count_in(destination.partitions))
+        )
     ]
     starter.read_cluster_state(missing, {})
     for found in missing:

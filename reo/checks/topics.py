@@ -40,7 +40,7 @@ def check_sources(state: RouteTopics) -> Iterator[Finding]:
         )
     for route, source in state.sources.items():
         yield report_ok(
-            f"source topic {source.name}",
+            f"source topic {source.name}{route.partitions}",
             f"{source.partitions} partitions, copied to {route.destination_topic} through"
             f" {route.intermediate_topic}",
         )
@@ -52,6 +52,8 @@ def check_topics(state: RouteTopics) -> Iterator[Finding]:
     yield from (report_failure("cycle", cycle) for cycle in cycles)
     if not cycles:
         yield report_ok("cycle", "no source is a topic to which this service writes")
+    for overlap in topic_fitness.find_overlaps(state.sources, state.names):
+        yield report_failure("partition range", overlap)
     unknown_configs: set[str] = set()
     for name, routes in state.group_by_destination().items():
         try:

@@ -51,16 +51,18 @@ def list_for_moved(frontiers: Mapping[TopicPartition, Frontier]) -> Iterator[Not
 def list_for_topics(
     sources: Mapping[Route, Topic], partitions: Mapping[str, int]
 ) -> Iterator[NotCompared]:
-    """Destination partitions to which no source partition is copied; `partitions`: how many each
-    destination topic has.
+    """Destination partitions to which the service copies no source partition; `partitions`: how
+    many each destination topic has.
     """
     for route, source in sources.items():
-        name, first = route.destination_topic, source.partitions
-        last = partitions[name] - 1
-        if first <= last:
-            which = f"partition {last}" if first == last else f"partitions {first} to {last}"
-            text = f"{which} of the destination: the source has {first}"
-            yield NotCompared("partitions", name, None, text)
+        name, total = route.destination_topic, source.total_partitions
+        text = f"the rule has {route.partitions}" if source.other_partitions else ""
+        copied = range(route.partitions.first, route.partitions.first + source.partitions)
+        for first, last in ((0, copied.start - 1), (copied.stop, partitions[name] - 1)):
+            if first <= last:
+                which = f"partition {last}" if first == last else f"partitions {first} to {last}"
+                why = text or f"the source has {total}"
+                yield NotCompared("partitions", name, None, f"{which} of the destination: {why}")
 
 
 class Verdict(NamedTuple):

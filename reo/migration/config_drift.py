@@ -20,9 +20,9 @@ from dataclasses import asdict, dataclass
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from common import partition_mapping, source_pool
+from common import source_pool
 from common.errors import ReoError, TopicsUnfit
-from common.kafka import copied_configs, permissions, topic_creation, topics
+from common.kafka import copied_configs, permissions, topic_creation, topic_fitness, topics
 from common.kafka.clients import create_admin_clients
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_with_retries
 from common.kafka.copied_configs import LIMIT, Entries
@@ -88,13 +88,8 @@ class ConfigDrift:
             # a shared one follows the first of its source topics
             if name not in compared:
                 compared.add(name)
-                count = (
-                    partition_mapping.get_min_partitions
-                    if name in self.existing
-                    else partition_mapping.count_new_partitions
-                )
                 partitions = max(
-                    count(other.mapping, at_source.partitions)
+                    topic_fitness.count_needed(other, at_source, name not in self.existing)
                     for other, at_source in sources.items()
                     if other.destination_topic == name
                 )

@@ -27,7 +27,7 @@ from common.routes import Route, TopicPartition
 from common.settings import Settings
 from common.settings.security import Security
 from reo.migration.move_record import MoveRecord
-from reo.migration.moving_topics import refuse_tables
+from reo.migration.moving_topics import refuse_unmovable
 from reo.migration.write_denial import WriteDenial
 from reo.progress.snapshot import SnapshotReader
 from reo.report import format_table, join_names, print_errors
@@ -37,7 +37,7 @@ def run_command(settings: Settings) -> int:
     """The command. Exit code 0, or that of the first thing that was not possible; a DENY is
     removed whenever the topics have not moved, or nobody can tell.
     """
-    refuse_tables(settings)
+    refuse_unmovable(settings)
     refusals: list[ReoError] = []
     try:
         print(cancel_move(source_pool.select_answering(settings), len(settings.sources)))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from common import source_pool
-from common.errors import MoveRefused
+from common.errors import MoveRefused, SettingsInvalid
 from common.kafka import needed_acls, partition_offsets, permissions, topics
 from common.kafka.coordinator_client import CoordinatorClient
 from common.route_states import describe_halted
@@ -56,7 +56,7 @@ def prepare_settings(
     """With the source that answers; an error when the topics cannot be moved with these settings,
     or when an ACL is missing that these commands need.
     """
-    refuse_tables(settings)
+    refuse_unmovable(settings)
     if deny_writes and len(settings.sources) > 1:
         raise MoveRefused(
             "--deny-writes denies writes at one cluster, and source.bootstrap_servers names"
@@ -68,11 +68,18 @@ def prepare_settings(
     return settings
 
 
-def refuse_tables(settings: Settings) -> None:
-    """SettingsInvalid without a destination topic."""
+def refuse_unmovable(settings: Settings) -> None:
+    """SettingsInvalid without a destination topic, or with a part of a topic."""
     destination_kind.refuse_command(
         settings, "reo cutover", "its consumers are not consumer groups"
     )
+    for rule in settings.rules:
+        if not rule.partitions.is_whole:
+            raise SettingsInvalid(
+                f"{rule}: `reo cutover` moves a topic with its producers and consumers, and this is"
+                " a part of one. Stop the producers, wait until `reo lag` of each service is 0, and"
+                " move the consumers with `reo offsets translate` of each"
+            )
 
 
 class MovingTopics:

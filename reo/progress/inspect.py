@@ -20,7 +20,6 @@ from common.kafka.clients import create_admin_clients, create_reader
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.intermediate_records import build_foreign_record_error, parse_intermediate
 from common.records import Consumed
-from common.routes import TopicPartition
 from common.settings import Settings
 from reo.report import format_table, print_json
 
@@ -42,11 +41,16 @@ def read_rows(
     routes = topics.list_routes(settings, source_admin, settings.connect_timeout_s)
     names = [route.intermediate_topic for route in routes]
     intermediate_topics = topics.describe(client, names)
+    source_partitions = {
+        route.get_intermediate(number): route.get_source(number).partition
+        for route in routes
+        if route.intermediate_topic in intermediate_topics
+        for number in range(intermediate_topics[route.intermediate_topic].partitions)
+    }
     topic_partitions = [
-        TopicPartition(name, number)
-        for name, topic in intermediate_topics.items()
-        for number in range(topic.partitions)
-        if partition in (None, number)
+        tp
+        for tp, source_partition in source_partitions.items()
+        if partition in (None, source_partition)
     ]
     if not topic_partitions:
         which = "" if partition is None else f" with partition {partition}"
@@ -62,10 +66,12 @@ def read_rows(
                 reading = visible_records.read_visible(consumer, {tp: first}, REQUEST_TIMEOUT_S)
                 with closing(reading) as records:
                     for message in islice(records, count):
-                        yield describe_message(message, with_records)
+                        yield describe_message(message, source_partitions[tp], with_records)
 
 
-def describe_message(message: Consumed, with_records: bool) -> dict[str, Any]:
+def describe_message(
+    message: Consumed, source_partition: int, with_records: bool
+) -> dict[str, Any]:
     """A record of an intermediate topic as a JSON object."""
     value = message.value()
     row: dict[str, Any] = {
@@ -76,7 +82,7 @@ def describe_message(message: Consumed, with_records: bool) -> dict[str, Any]:
         "bytes": None if value is None else len(value),
     }
     try:
-        head = parse_intermediate(message)
+        head = parse_intermediate(message, source_partition)
         if head is None:
             return row | {"old_format": True}
         row["envelope"] = {

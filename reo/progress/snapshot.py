@@ -130,9 +130,10 @@ class SnapshotReader:
         readings = Readings(settings, self.clients, pairs, intermediates, commits)
         outputs = [
             TopicPartition(name, partition)
-            for name in dict.fromkeys(route.destination_topic for route in sources)
+            for name, copied in {one.destination_topic: one.partitions for one in sources}.items()
             if name in existing
             for partition in range(existing[name].partitions)
+            if partition in copied
         ]
         client = self.clients.destination_admin
         open_at_destination = partition_offsets.find_open_transactions(
@@ -170,11 +171,12 @@ class Readings:
         )
         ends = self.intermediate_ends.items()
         self.newest = self._read_envelopes({tp: end - 1 for tp, end in ends})
-        self.heads = {
-            tp: head
-            for tp, message in self.newest.items()
-            if message is not None and (head := parse_intermediate(message)) is not None
+        heads = {
+            tp: parse_intermediate(message, source.partition)
+            for source, tp in pairs.items()
+            if (message := self.newest.get(tp)) is not None
         }
+        self.heads = {tp: head for tp, head in heads.items() if head is not None}
         """Of the newest envelopes; a record of the old format has none."""
         self.first_not_consumed = self._read_envelopes(
             {

@@ -27,9 +27,7 @@ BEHIND_S = 10.0
 def log_start(settings: Settings) -> None:
     """What is copied, from where to where."""
     topics = [
-        rule.source
-        if rule.destination in ("", rule.source)
-        else f"{rule.source} as {rule.destination}"
+        str(rule) if rule.destination in ("", rule.source) else f"{rule} as {rule.destination}"
         for rule in settings.rules
     ]
     log.info(

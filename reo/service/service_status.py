@@ -87,7 +87,7 @@ def _find_partitions(
         settings.rules, {tp.topic for tp in sources}, settings.intermediate.topic
     )
     return [
-        (tp, route.get_intermediate(tp.partition))
+        (tp, route.find_intermediate(tp))
         for route in routes
         for tp in sorted(sources)
         if tp.topic == route.source_topic

@@ -128,9 +128,11 @@ def build_empty_heads(
     """The envelopes of the run with this epoch which say that the source has nothing to copy in
     these ranges: by intermediate partition, the first source offset and the one after the last.
     """
-    by_topic = {route.intermediate_topic: identity for route, identity in identities.items()}
-    return {
-        tp: Head(by_topic[tp.topic], epoch, tp.partition, begin - 1, end - 1)
-        for tp, (begin, end) in empty_ranges.items()
-        if end > begin
-    }
+    routes = {route.intermediate_topic: route for route in identities}
+    heads = {}
+    for tp, (begin, end) in empty_ranges.items():
+        if end > begin:
+            route = routes[tp.topic]
+            partition = route.get_source(tp.partition).partition
+            heads[tp] = Head(identities[route], epoch, partition, begin - 1, end - 1)
+    return heads

@@ -49,10 +49,13 @@ class EpochInstaller:
         """Whether a run has begun with it. No second one may."""
 
     def find_waiting(
-        self, commits: Mapping[TopicPartition, GroupCommit]
+        self,
+        commits: Mapping[TopicPartition, GroupCommit],
+        sources: Mapping[TopicPartition, TopicPartition],
     ) -> dict[TopicPartition, GroupCommit]:
         """The partitions whose frontier does not show the epoch of the next run yet: it is written
-        to them. When there is none, the epoch is installed.
+        to them. When there is none, the epoch is installed. `sources`: the source partitions, by
+        intermediate partition.
         """
         epochs = [commit.frontier.epoch for commit in commits.values()]
         if self.is_used or max(epochs, default=0) > self.epoch:
@@ -65,7 +68,7 @@ class EpochInstaller:
         }
         self.empty_envelopes.write(
             {
-                tp: Head(commit.frontier.source_identity, self.epoch, tp.partition, -1, -1)
+                tp: Head(commit.frontier.source_identity, self.epoch, sources[tp].partition, -1, -1)
                 for tp, commit in waiting.items()
             },
             INSTALL_AGAIN_S,

@@ -98,7 +98,7 @@ class Planner:
                 self._wait_for_resume()
                 continue
             self.halted.add(prepared)
-            frontiers = self._install_epoch(topics.list_intermediate_partitions(prepared))
+            frontiers = self._install_epoch(topics.map_source_partitions(prepared))
             if frontiers is None:
                 continue
             try:
@@ -229,28 +229,29 @@ class Planner:
             if not is_logged:
                 log.info(
                     "no source topic matches %s yet: waiting for one",
-                    ", ".join(rule.source for rule in self.settings.rules),
+                    ", ".join(map(str, self.settings.rules)),
                 )
                 is_logged = True
             clock.sleep(RETRY_S)
 
     def _install_epoch(
-        self, topic_partitions: list[TopicPartition]
+        self, source_partitions: Mapping[TopicPartition, TopicPartition]
     ) -> dict[TopicPartition, Frontier] | None:
         """The frontiers, when each of them shows the epoch of the next run. None when the topics
         have to be prepared again, a route was paused or resumed, or the process is asked to stop.
+        `source_partitions` is by intermediate partition.
         """
         prepare_again_at_s = clock.monotonic() + PREPARE_AGAIN_S
         while not self.stopping() and not self.has_switched:
             self.liveness.report_waiting("stage two")
             self.on_waiting()
-            commits = self._read_commits(topic_partitions)
+            commits = self._read_commits(source_partitions)
             if commits is None:
                 prepare_again_at_s = clock.monotonic() + PREPARE_AGAIN_S
                 clock.sleep(PAUSE_S)
                 continue
-            missing = [tp for tp in topic_partitions if tp not in commits]
-            waiting = {} if missing else self.epochs.find_waiting(commits)
+            missing = [tp for tp in source_partitions if tp not in commits]
+            waiting = {} if missing else self.epochs.find_waiting(commits, source_partitions)
             if not missing and not waiting:
                 return {tp: commit.frontier for tp, commit in commits.items()}
             if clock.monotonic() > self.logged_at_s + LOG_S:

@@ -101,7 +101,7 @@ def compare_tails(
             compared[route] += tp in same_last
     client, outputs = (
         create_admin_client(settings.destination_cluster, settings),
-        [route.get_destination(tp.partition) for route, tp, _ in rows],
+        [route.find_destination(tp) for route, tp, _ in rows],
     )
     beginnings, stable_ends = partition_offsets.list_bounds(client, outputs, committed_only=True)
     ours, theirs = (
@@ -111,7 +111,7 @@ def compare_tails(
     try:
         for route, tp, frontier in rows:
             on_progress()
-            output = route.get_destination(tp.partition)
+            output = route.find_destination(tp)
             last = (
                 frontier.last_record.source_offset
                 if frontier.last_record

@@ -47,7 +47,9 @@ class IntermediateTestbed(Testbed):
         except (KafkaException, ReoError):  # a new topic: no leader yet
             return 0
         heads = intermediate_records.read_newest_heads(
-            self.reader, {tp: (begins[tp], ends[tp]) for tp in partitions}
+            self.reader,
+            {tp: (begins[tp], ends[tp]) for tp in partitions},
+            {tp: tp for tp in partitions},
         )
         return sum(head.through + 1 for head in heads.values())
 

@@ -125,7 +125,9 @@ class Killer:
         if stage == "deduplicator":
             return sum(ends.values())
         heads = intermediate_records.read_newest_heads(
-            self.reader, {tp: (begins[tp], ends[tp]) for tp in topic_partitions}
+            self.reader,
+            {tp: (begins[tp], ends[tp]) for tp in topic_partitions},
+            {tp: tp for tp in topic_partitions},
         )
         for tp, head in heads.items():
             self.covered[tp.partition] = max(self.covered[tp.partition], head.through + 1)

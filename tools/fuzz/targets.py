@@ -124,7 +124,7 @@ def _expect(messages: Iterable[Message]) -> Expected:
     written: list[EnvelopeRecord] = []
     counts: Counter[str] = Counter()
     for message in messages:
-        head = parse_intermediate(message)
+        head = parse_intermediate(message, message.partition())
         if head is None:
             assert message.kind == OLD_FORMAT
             counts.update({"consumed": 1, "old format": 1})

@@ -27,13 +27,16 @@ record SinkOptions(
     /**
      * @param identity of the source topic, 8 bytes
      * @param envelopeBytesMax of an envelope that has more than one record
+     * @param first the source partition whose envelopes go to intermediate partition 0
      */
-    record Route(byte[] identity, String intermediateTopic, int envelopeBytesMax) implements Serializable {}
+    record Route(byte[] identity, String intermediateTopic, int envelopeBytesMax, int first)
+        implements Serializable {}
 
     static SinkOptions parse(Map<String, String> options) {
         HashMap<String, Route> routes = new HashMap<>();
         options.get("routes").lines().map(line -> line.split("\t")).forEach(route -> routes.put(
-            route[0], new Route(HexFormat.of().parseHex(route[1]), route[2], Integer.parseInt(route[3]))));
+            route[0], new Route(HexFormat.of().parseHex(route[1]), route[2], Integer.parseInt(route[3]),
+                Integer.parseInt(route[4]))));
         HashMap<TopicPartition, Long> starts = new HashMap<>();
         options.get("starts").lines().map(line -> line.split("\t")).forEach(start -> starts.put(
             new TopicPartition(start[0], Integer.parseInt(start[1])), Long.parseLong(start[2])));

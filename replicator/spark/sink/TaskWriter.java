@@ -61,7 +61,7 @@ final class TaskWriter implements DataWriter<InternalRow> {
             factory.writtenThrough.get(source), () -> "the run does not read " + source);
         sender = new PartitionSender(
             SharedProducer.get(factory.options),
-            new TopicPartition(route.intermediateTopic(), source.partition()),
+            new TopicPartition(route.intermediateTopic(), source.partition() - route.first()),
             new OpenEnvelope(route.identity(), factory.options.epoch(), source.partition(), lastOffset),
             route.envelopeBytesMax());
     }

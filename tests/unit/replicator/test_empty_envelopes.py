@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from common import clock
 from common.envelope import Head, parse_head
+from common.partition_range import PartitionRange
 from common.routes import Route, TopicPartition
 from replicator.runs import empty_envelopes
 from replicator.runs.empty_envelopes import STATE_AGAIN_S, EmptyEnvelopes, build_empty_heads
@@ -66,6 +68,10 @@ def test_a_statement_is_about_what_follows_the_frontier(notes: Notes) -> None:
     assert build_empty_heads(5, IDENTITIES, {TP: (10, 20)}) == {TP: HEAD}
     assert build_empty_heads(5, IDENTITIES, {TP: (10, 10)}) == {}
     assert build_empty_heads(5, IDENTITIES, {TP: (10, 0)}) == {}
+    with_range = replace(next(iter(IDENTITIES)), partitions=PartitionRange(4))
+    assert build_empty_heads(5, {with_range: "1d" * 8}, {TP: (10, 20)}) == {
+        TP: HEAD._replace(source_partition=7)
+    }
     notes.write()
     assert [parse_head(value) for value in notes.values[0]] == [HEAD]
 

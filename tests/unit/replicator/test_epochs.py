@@ -66,6 +66,14 @@ def show_epochs(*epochs: int) -> dict[TopicPartition, GroupCommit]:
     }
 
 
+def find_waiting(
+    installer: EpochInstaller, commits: dict[TopicPartition, GroupCommit]
+) -> dict[TopicPartition, GroupCommit]:
+    """Of a route that begins at source partition 3."""
+    sources = {tp: TopicPartition("orders", 3 + tp.partition) for tp in commits}
+    return installer.find_waiting(commits, sources)
+
+
 @pytest.fixture
 def installer(monkeypatch: pytest.MonkeyPatch) -> EpochInstaller:
     """One whose random bits are 7."""
@@ -86,24 +94,24 @@ def test_an_epoch_is_installed_when_every_frontier_shows_exactly_it(
     """It is written where it is not shown, as an envelope that covers nothing, for the topic that
     was copied.
     """
-    assert installer.find_waiting(show_epochs(3 << RANDOM_BITS, 1)).keys() == {FIRST, SECOND}
+    assert find_waiting(installer, show_epochs(3 << RANDOM_BITS, 1)).keys() == {FIRST, SECOND}
     epoch = 4 << RANDOM_BITS | 7
-    head = Head(IDENTITY, epoch, 0, -1, -1)
-    assert get_written(installer) == [(FIRST, head), (SECOND, head._replace(source_partition=1))]
-    assert installer.find_waiting(show_epochs(epoch, 1)).keys() == {SECOND}
+    head = Head(IDENTITY, epoch, 3, -1, -1)
+    assert get_written(installer) == [(FIRST, head), (SECOND, head._replace(source_partition=4))]
+    assert find_waiting(installer, show_epochs(epoch, 1)).keys() == {SECOND}
     assert [tp for tp, _ in get_written(installer)] == [SECOND]
-    assert not installer.find_waiting(show_epochs(epoch, epoch))
+    assert not find_waiting(installer, show_epochs(epoch, epoch))
     assert (installer.epoch, get_written(installer)) == (epoch, [])
 
 
 def test_an_epoch_that_no_run_has_used_is_kept(installer: EpochInstaller) -> None:
     """The source could not be copied from: the next plan needs no other one. The next run does."""
     epoch = 1 << RANDOM_BITS | 7
-    installer.find_waiting(show_epochs(0))
-    assert not installer.find_waiting(show_epochs(epoch))
-    assert not installer.find_waiting(show_epochs(epoch))
+    find_waiting(installer, show_epochs(0))
+    assert not find_waiting(installer, show_epochs(epoch))
+    assert not find_waiting(installer, show_epochs(epoch))
     installer.is_used = True
-    assert installer.find_waiting(show_epochs(epoch))
+    assert find_waiting(installer, show_epochs(epoch))
     assert installer.epoch == 2 << RANDOM_BITS | 7
 
 
@@ -111,9 +119,9 @@ def test_a_higher_epoch_at_one_partition_takes_a_higher_one_everywhere(
     installer: EpochInstaller,
 ) -> None:
     """Another stage one runs, or has just planned."""
-    installer.find_waiting(show_epochs(0, 0))
+    find_waiting(installer, show_epochs(0, 0))
     other = 1 << RANDOM_BITS | 9
-    assert installer.find_waiting(show_epochs(1 << RANDOM_BITS | 7, other)).keys() == {
+    assert find_waiting(installer, show_epochs(1 << RANDOM_BITS | 7, other)).keys() == {
         FIRST,
         SECOND,
     }
@@ -125,17 +133,17 @@ def test_a_lower_epoch_is_no_sign_that_this_one_was_seen(installer: EpochInstall
     """A frontier that was set back shows that later: this process still goes above its own runs,
     whose envelopes may be unread.
     """
-    installer.find_waiting(show_epochs(5 << RANDOM_BITS))
+    find_waiting(installer, show_epochs(5 << RANDOM_BITS))
     installer.is_used = True
-    assert installer.find_waiting(show_epochs(0))
+    assert find_waiting(installer, show_epochs(0))
     assert installer.epoch == 7 << RANDOM_BITS | 7
 
 
 def test_partitions_that_appear_meanwhile_are_waited_for(installer: EpochInstaller) -> None:
     """A source gets a partition between two looks: the same epoch, one more frontier."""
-    installer.find_waiting(show_epochs(0))
+    find_waiting(installer, show_epochs(0))
     epoch = installer.epoch
-    assert not installer.find_waiting(show_epochs(epoch))
-    assert installer.find_waiting(show_epochs(epoch, 0)).keys() == {SECOND}
+    assert not find_waiting(installer, show_epochs(epoch))
+    assert find_waiting(installer, show_epochs(epoch, 0)).keys() == {SECOND}
     assert installer.epoch == epoch
     assert get_written(installer)[-1][1].epoch == epoch

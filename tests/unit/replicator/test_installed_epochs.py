@@ -102,7 +102,7 @@ class StageTwo:
 
     def install(self) -> dict[TopicPartition, Frontier] | None:
         """The planner's frontiers."""
-        return self.planner._install_epoch([TP, OTHER])
+        return self.planner._install_epoch({TP: TP, OTHER: OTHER})
 
 
 @pytest.fixture

@@ -37,6 +37,7 @@ def test_each_topic_is_a_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topics, "describe_sources", lambda *_: copied)
     monkeypatch.setattr(topics, "look_up", lambda *_: {})
     monkeypatch.setattr(topics, "count_brokers", lambda *_: 1)
+    monkeypatch.setattr(topics, "list_names", lambda *_: ())
     monkeypatch.setattr(route_topics, "create_admin_clients", lambda *_: (None, None))
     monkeypatch.setattr(
         topic_creation, "_create_route_topics", lambda *given: told.append(given[1].source_topic)
