@@ -8,6 +8,7 @@ import random
 from functools import partial
 from typing import Any
 
+from common.partition_range import WHOLE, PartitionRange
 from common.routes import Route, TopicPartition
 from tools.simulator import log_reader
 from tools.simulator.candidates import SourceCluster, SourceClusters
@@ -15,15 +16,18 @@ from tools.simulator.kafka import Cluster, Network
 from tools.simulator.plan import Plan
 from tools.simulator.schedule import START_UNIX_S, Process, Schedule
 
-ROUTES = tuple(
-    Route(f"orders{suffix}", f"copy{suffix}", f"copy{suffix}-proxy")
-    for suffix in ("", "-1", "-2", "-3")
-)
-"""The topics of a plan are the first ones; a topic that appears later is the next one."""
+SUFFIXES = ("", "-1", "-2", "-3")
+"""The topics of a plan have the first ones; a topic that appears later has the next one."""
 LOAD_S = 10.0
 """For about this time, the writers write to the source."""
 LATE_PAUSE_S = (5.0, 20.0)
 """Before each late record: less than a run may write nothing before it is stalled."""
+
+
+def build_route(suffix: str, partitions: PartitionRange) -> Route:
+    """The route of a topic."""
+    intermediate = partitions.build_intermediate_topic(f"copy{suffix}")
+    return Route(f"orders{suffix}", f"copy{suffix}", intermediate, partitions=partitions)
 
 
 class Clusters:
@@ -51,7 +55,8 @@ class Clusters:
         self.network.clusters = reachable_clusters | {"destination:9092": self.destination}
         self.source_clusters: SourceClusters
         self.records_written = 0
-        self.routes = list(ROUTES[: plan.topics])
+        copied = PartitionRange(plan.first_partition)
+        self.routes = [build_route(suffix, copied) for suffix in SUFFIXES[: plan.topics]]
         self.is_written = False
         """Whether the writer has finished."""
         self.written_at_s = 0.0
@@ -86,7 +91,7 @@ class Clusters:
         for cluster in (self.source, *self.candidates):
             cluster.create_topic(
                 route.source_topic,
-                self.plan.partitions,
+                self.plan.first_partition + self.plan.partitions,
                 {"cleanup.policy": "compact"} if is_compacted else {},
             )
 
@@ -94,9 +99,9 @@ class Clusters:
         """Create one source topic more, which the pattern matches. None when there are no more
         names.
         """
-        if len(self.routes) == len(ROUTES):
+        if len(self.routes) == len(SUFFIXES):
             return None
-        route = ROUTES[len(self.routes)]
+        route = build_route(SUFFIXES[len(self.routes)], WHOLE)
         self._create_source_topic(route)
         self.routes.append(route)
         return route
@@ -110,8 +115,22 @@ class Clusters:
         return [
             route.get_source(partition)
             for route in self.routes
-            for partition in range(log_reader.count_partitions(self.source, route.source_topic))
+            for partition in range(self.count_copied(route))
         ]
+
+    def count_copied(self, route: Route) -> int:
+        """How many partitions of its source topic a route copies now."""
+        return route.partitions.count_in(
+            log_reader.count_partitions(self.source, route.source_topic)
+        )
+
+    def find_intermediate(self, source: TopicPartition) -> TopicPartition:
+        """The intermediate partition of a source partition."""
+        return self.find_route(source.topic).find_intermediate(source)
+
+    def find_destination(self, source: TopicPartition) -> TopicPartition:
+        """The destination partition of a source partition."""
+        return self.find_route(source.topic).find_destination(source)
 
     @property
     def is_source_topic_missing(self) -> bool:

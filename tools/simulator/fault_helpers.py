@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from common.routes import Route, TopicPartition
-from tools.simulator import log_reader
 from tools.simulator.kafka import Cluster
 from tools.simulator.kafka.log_records import Record
 
@@ -29,9 +28,7 @@ def make_unavailable(injector: FaultInjector, generator: random.Random, cluster:
 def choose_partition(injector: FaultInjector, generator: random.Random) -> tuple[Route, int]:
     """A route and one of its partitions at random."""
     route = injector.system.choose_route(generator)
-    return route, generator.randrange(
-        log_reader.count_partitions(injector.system.source, route.source_topic)
-    )
+    return route, generator.randrange(injector.system.count_copied(route))
 
 
 def choose_source_partition(injector: FaultInjector, generator: random.Random) -> TopicPartition:
@@ -66,7 +63,7 @@ def has_frontiers(injector: FaultInjector, source_topic: str = "") -> bool:
 def has_frontier(injector: FaultInjector, source: TopicPartition) -> bool:
     """Whether the group has one of this source partition."""
     system = injector.system
-    intermediate = system.find_route(source.topic).get_intermediate(source.partition)
+    intermediate = system.find_intermediate(source)
     return intermediate in system.destination.group(system.settings.application).offsets.committed
 
 

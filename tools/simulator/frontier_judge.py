@@ -69,7 +69,7 @@ class FrontierJudge:
         if group is None:
             return "there is no group"
         for source in self.system.list_source_partitions():
-            intermediate = self.system.find_route(source.topic).get_intermediate(source.partition)
+            intermediate = self.system.find_intermediate(source)
             commit = group.offsets.committed.get(intermediate)
             if commit is None:
                 return f"the group has no frontier of {intermediate}"
@@ -81,13 +81,13 @@ class FrontierJudge:
     def _compare_commits(self, group: Group) -> None:
         pending = {key for offsets in group.offsets.pending.values() for key in offsets}
         for source in self.system.list_source_partitions():
-            intermediate = self.system.find_route(source.topic).get_intermediate(source.partition)
+            intermediate = self.system.find_intermediate(source)
             commit = group.offsets.committed.get(intermediate)
             if commit and intermediate not in pending:
                 self._compare(source, intermediate, commit[1])
 
     def _compare(self, source: TopicPartition, intermediate: TopicPartition, metadata: str) -> None:
-        tp = self.system.find_route(source.topic).get_destination(source.partition)
+        tp = self.system.find_destination(source)
         log = self.system.destination.find_log(*tp)
         if log is None or log.open_transactions or log.last_stable_offset != log.end:
             return

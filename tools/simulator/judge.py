@@ -57,11 +57,16 @@ class Judge:
         return bool(self.violation)
 
     def _check_partitions(self) -> None:
+        for route in self.system.routes:
+            for partition in range(route.partitions.first):
+                log = self.system.destination.find_log(route.destination_topic, partition)
+                if log and log.end:
+                    raise Violation(f"{route} has written to partition {partition}")
         for tp in self.system.list_source_partitions():
             copy = self._find_copy(tp)
             if not copy.is_first_offset_known:
                 self._learn_first_offset(tp, copy)
-            destination = self.system.find_route(tp.topic).get_destination(tp.partition)
+            destination = self.system.find_destination(tp)
             log = self.system.destination.find_log(*destination)
             changed_at = self.system.source.log(*tp).changed_at, log.changed_at if log else 0
             if copy.changed_at != changed_at:

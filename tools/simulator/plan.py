@@ -72,6 +72,8 @@ class PlanExtras:
     """How many source topics there are at the beginning."""
     has_pattern: bool = False
     """Whether a pattern selects the topics, so that a new one is copied too."""
+    first_partition: int = 0
+    """Of the range of partitions that is copied; there are so many more."""
     late_records: int = 0
     """How many records the source gets slowly, one by one, after the others."""
     is_compiled: bool = True
@@ -202,9 +204,10 @@ def draw_plan(seed: int, candidates: int | None = None, topics: int | None = Non
     frontiers; one in eight starts at the latest offsets; three in eight filter records; one in
     thirty-two has a slow destination; one in ten changes its filter; every second one has short
     batches; one in four has several topics, one in eight a pattern; one in five has compacted
-    topics. With `candidates`, the plan has that number and none of the others; with `topics`, that
-    number and no pattern. These are drawn with a generator of their own, so that the rest of the
-    plan is the same with and without them.
+    topics; one in eight without a pattern copies a range of partitions. With `candidates`, the plan
+    has that number and none of the others; with `topics`, that number and no pattern. These are
+    drawn with a generator of their own, so that the rest of the plan is the same with and without
+    them.
     """
     generator = random.Random(seed)  # noqa: S311
     extras = PlanExtras(candidates=candidates or 1)
@@ -212,6 +215,8 @@ def draw_plan(seed: int, candidates: int | None = None, topics: int | None = Non
     if candidates is None:
         extras_generator = random.Random(f"{seed} candidates")  # noqa: S311
         extras, extra_kinds = _draw_extras(extras_generator, topics)
+        if not extras.has_pattern and random.Random(f"{seed} range").random() < 1 / 8:  # noqa: S311
+            extras = replace(extras, first_partition=1)
     faults = _draw_faults(generator, _draw_fault_kinds(generator, extras, extra_kinds))
     plan = Plan(
         seed=seed,
@@ -246,6 +251,7 @@ SIMPLEST: dict[str, Any] = {
     "workers": 1,
     "topics": 1,
     "has_pattern": False,
+    "first_partition": 0,
     "is_compacted": False,
     "is_compiled": False,
     "producer_queue_records": 0,

@@ -32,9 +32,9 @@ def build_settings(clusters: Clusters, filter_sql: str) -> Settings:
     }
     if plan.has_pattern:
         environment["REO_TOPICS"] = PATTERN
-    elif plan.topics > 1:
+    elif plan.topics > 1 or plan.first_partition:
         environment["REO_TOPICS"] = ",".join(
-            f"{route.source_topic}={route.destination_topic}" for route in routes
+            f"{route.source_topic}{route.partitions}={route.destination_topic}" for route in routes
         )
     else:
         environment |= {

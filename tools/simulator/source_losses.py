@@ -57,7 +57,7 @@ def _find_stated_end(injector: FaultInjector, source: TopicPartition) -> int:
     a task has read, an envelope in the intermediate topic, or a frontier.
     """
     system = injector.system
-    intermediate = system.find_route(source.topic).get_intermediate(source.partition)
+    intermediate = system.find_intermediate(source)
     group = system.destination.groups.get(system.settings.application)
     commits = [group.offsets.committed, *group.offsets.pending.values()] if group else []
     frontiers = [

@@ -71,7 +71,7 @@ class System(Clusters):
 
     def load_frontier_offset(self, source: TopicPartition) -> int | None:
         """The offset of the frontier that is committed for a source partition, or None."""
-        intermediate = self.find_route(source.topic).get_intermediate(source.partition)
+        intermediate = self.find_intermediate(source)
         return log_reader.load_frontier_offset(
             self.destination, self.settings.application, intermediate
         )
