@@ -43,14 +43,17 @@ def build_options() -> list[str]:
 
 
 def build_class_path() -> str:
-    """The class path of the JVM in local mode, as Spark's launcher builds it
-    (AbstractCommandBuilder.buildClassPath).
+    """What the class path of stage one's JVMs begins with: each jar by its name, in order. Spark's
+    launcher adds `jars/*` after it, which the JVM expands in the order of the folder's entries on
+    the disk: the archive of an image would fit on the disk alone that it was built on.
     """
     spec = importlib.util.find_spec("pyspark")
     assert spec is not None
-    spark = Path(str(spec.origin)).resolve().parent
-    logging = sorted((spark / "jars").glob("slf4j-api-*.jar"))
-    return ":".join(map(str, [*list_jars(), spark / "conf", *logging, spark / "jars" / "*"]))
+    jars = Path(str(spec.origin)).resolve().parent / "jars"
+    # first, as in Spark's launcher (AbstractCommandBuilder.buildClassPath)
+    logging = sorted(jars.glob("slf4j-api-*.jar"))
+    others = sorted(set(jars.glob("*.jar")) - set(logging))
+    return ":".join(map(str, [*list_jars(), *logging, *others]))
 
 
 def is_current() -> bool:

@@ -95,7 +95,7 @@ def _build_jar_options() -> dict[str, str]:
     created.
     """
     return {
-        "spark.driver.extraClassPath": ":".join(map(str, connector_jars.list_jars())),
+        "spark.driver.extraClassPath": class_archive.build_class_path(),
         "spark.driver.defaultJavaOptions": " ".join(class_archive.build_options()),
     }
 

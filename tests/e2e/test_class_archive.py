@@ -4,6 +4,10 @@ fit starts without it.
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from replicator.spark import class_archive
 from tests.harness.commands import run_python
 from tools.demo import fair_share
@@ -52,6 +56,21 @@ def test_it_fits_the_class_path() -> None:
         source_of("org.apache.spark.deploy.SparkSubmit", class_archive.build_class_path())
         == "shared objects file"
     )
+
+
+def test_the_order_of_a_folders_entries_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk that an image runs on lists them in another order than the one it was built on.
+    Every jar is named, and what Spark's launcher adds behind them changes nothing.
+    """
+    path, glob = class_archive.build_class_path(), Path.glob
+    monkeypatch.setattr(Path, "glob", lambda *words: reversed(list(glob(*words))))
+    assert class_archive.build_class_path() == path
+    jars = Path(path.split(":")[-1]).parent
+    assert {file for file in jars.iterdir() if file.suffix == ".jar"} <= set(
+        map(Path, path.split(":"))
+    )
+    launched = f"{path}:{jars.parent / 'conf'}:{jars / '*'}"
+    assert source_of("org.apache.spark.deploy.SparkSubmit", launched) == "shared objects file"
 
 
 def test_another_class_path_does_without() -> None:
