@@ -20,10 +20,10 @@ def write(clusters: Clusters, topic: str, batch: int) -> None:
     clusters.source.write(topic, records)
 
 
-def read_status(service: Service) -> dict[str, object]:
-    """What /status says."""
-    status: dict[str, object] = json.loads(service.http_get("/status")[1])
-    return status
+def read_halted(service: Service) -> dict[str, str]:
+    """What /status says of topics that are halted."""
+    halted = json.loads(service.http_get("/status")[1])["halted"]
+    return {name: state["kind"] for name, state in halted.items()}
 
 
 def wait_for(clusters: Clusters, name: str, batches: int) -> None:
@@ -77,7 +77,7 @@ def test_a_topic_is_paused_while_another_goes_on(
     write(clusters, other, 1)
     wait_for(clusters, other, 2)
     assert service.http_get("/readyz")[1] == f"ok\n{paused} is paused\n"
-    assert read_status(service)["halted"] == {paused: {"kind": "paused", "at_ms": None, "by": None}}
+    assert read_halted(service) == {paused: "paused"}
     assert f"halted      {paused} is paused since" in reo_with(environment, "status").stdout
     waits = reo_with(environment, "verify", "--wait", "60", exit_code=36).stderr
     assert f"{paused} is paused since" in waits
