@@ -77,33 +77,25 @@ def guarded_options_table() -> str:
     """Every raw option that is not free: which tables it belongs to, the values that do no harm,
     and why.
     """
-    rows: dict[tuple[str, str, str], list[str]] = {}
-    tables: dict[tuple[str, str, str], list[str]] = {}
+    settings: dict[tuple[str, str, str], list[str]] = {}
     for setting, guards in GUARDED.items():
         for option, guard in guards.items():
-            key = ("never" if guard.always else guard.harmless, guard.reason, option)
-            tables.setdefault(key, []).append(setting)
-    for (harmless, reason, option), settings in tables.items():
-        rows.setdefault(
-            (harmless, reason, "<br>".join(f"`{setting}`" for setting in settings)), []
-        ).append(f"`{option}`")
+            harmless = "never" if guard.always else guard.harmless
+            settings.setdefault((option, harmless, guard.reason), []).append(f"`{setting}`")
+    rows: dict[tuple[str, str], list[str]] = {}
+    for (option, harmless, reason), names in settings.items():
+        rows.setdefault(("<br>".join(names), reason), []).append(f"`{option}`{_allowed(harmless)}")
     lines = [
-        f"| {'<br>'.join(options)} | {settings} | {_allowed(harmless)} | {reason} |"
-        for (harmless, reason, settings), options in rows.items()
+        f"| {'<br>'.join(options)} | {names} | {reason} |"
+        for (names, reason), options in rows.items()
     ]
-    return "\n".join(
-        [
-            "| option | setting | allowed values | why no others |",
-            "|---|---|---|---|",
-            *lines,
-        ]
-    )
+    return "\n".join(["| option: allowed values | setting | why no others |", "|---|---|---|", *lines])
 
 
 def _allowed(harmless: str) -> str:
     if harmless == "never":
-        return "none, even with `allow_unsafe_options`"
-    return ", ".join(f"`{value}`" for value in harmless.split("|")) if harmless else ""
+        return "\\*"
+    return ": " + ", ".join(f"`{value}`" for value in harmless.split("|")) if harmless else ""
 
 
 def permissions_table() -> str:
