@@ -231,7 +231,9 @@ class FilterFailed(Stop):
 
 
 class LagsBehind(Stop):
-    """More lag than `reo lag --max-…` allows, or `reo verify --wait` has waited in vain."""
+    """More lag than `reo lag --max-…` allows; `reo verify --wait` has waited in vain, or
+    `--stop-at-end` would, for a paused topic.
+    """
 
     exit_code = 36
     default_to_do = "Run `reo status`: it shows which stage waits"

@@ -51,6 +51,11 @@ DROPPED = Counter(
     " earlier version of reo (old format).",
     ("reason", *PARTITION),
 )
+FILTERED = Counter(
+    "reo_records_filtered",
+    "Source records that a function of filter.function left out, by function.",
+    ("filter",),
+)
 TRANSACTIONS = Counter(
     "reo_transactions",
     "Transactions of stage two by outcome: committed, aborted, unknown.",

@@ -11,6 +11,7 @@ as with a filter. The header stays, and each copy adds one, so longer cycles end
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from common.kafka import topics
@@ -49,6 +50,7 @@ class Provenance:
             [records[position] for position in new],
             [source_offsets[position] for position in new],
             [],
+            Counter(),
         )
         if self.record_filter:
             result = self.record_filter.filter_records(
@@ -58,7 +60,7 @@ class Provenance:
             (key, value, [*(headers or []), self.added_header], timestamp_ms)
             for key, value, headers, timestamp_ms in result.records
         ]
-        return FilterResult(marked, result.source_offsets, result.parked, len(records) - len(new))
+        return result._replace(records=marked, cycles=len(records) - len(new))
 
 
 def build_record_filter(settings: Settings, limit: CallLimit) -> RecordFilter | None:

@@ -15,6 +15,7 @@ be parked twice.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol, cast
@@ -50,6 +51,8 @@ class FilterResult(NamedTuple):
     source_offsets: list[int]
     """Of the records that pass."""
     parked: list[Record]
+    left_out: Counter[str]
+    """How many each function has left out."""
     cycles: int = 0
     """How many came from the destination (`deduplicator.provenance`); they are left out."""
 
@@ -80,7 +83,7 @@ class FunctionFilter:
         """Call the function for each record of a source partition, in order; FilterFailed at the
         first failure, unless failures are parked.
         """
-        result = FilterResult([], [], [])
+        result = FilterResult([], [], [], Counter())
         with self.limit:
             for record, source_offset in zip(records, source_offsets, strict=True):
                 self._filter_one(source, record, source_offset, result)
@@ -93,6 +96,7 @@ class FunctionFilter:
         try:
             for name in self.functions:
                 if not self._call_function(name, source, record):
+                    result.left_out[name] += 1
                     return
         except Exception as failed:  # whatever a user's function raises
             error = " ".join(f"{type(failed).__name__}: {failed}".split())[:REASON_MAX]

@@ -62,6 +62,8 @@ class RoundDecisions:
     """Source records in all envelopes, accepted or not."""
     dropped: Counter[str] = field(default_factory=Counter)
     """Source records that are not written to the destination topic, by the metric's reason."""
+    left_out: Counter[str] = field(default_factory=Counter)
+    """Of those, what each function of `filter.function` has left out."""
     torn: int = 0
     """Accepted records that are not written, because a torn transaction has written them."""
     written: int = 0
@@ -121,11 +123,14 @@ class RoundDecisions:
         records = unwrap_records(envelope, accepted, self.zero_timestamp_ms)
         source_offsets = [record.source_offset for record in accepted]
         if filter_records is not None:
-            records, source_offsets, parked, cycles = filter_records(records, source_offsets)
+            records, source_offsets, parked, left_out, cycles = filter_records(
+                records, source_offsets
+            )
             self.parked += parked
+            self.left_out += left_out
             self.dropped["parked"] += len(parked)
             self.dropped["cycle"] += cycles
-            self.dropped["filtered"] += len(accepted) - len(records) - len(parked) - cycles
+            self.dropped["filtered"] += left_out.total()
         self.records += records
         self.source_offsets += source_offsets
         return records

@@ -12,6 +12,7 @@ from common.metrics import (
     COPY_SECONDS,
     DROP_REASONS,
     DROPPED,
+    FILTERED,
     FRONTIER,
     RECORDS_IN,
     RECORDS_OUT,
@@ -57,6 +58,8 @@ def _count_records(partition: Partition, decisions: RoundDecisions) -> None:
         TORN.labels(*destination).inc(decisions.torn)
     for reason in DROP_REASONS:
         DROPPED.labels(reason, *intermediate).inc(decisions.dropped[reason])
+    for name, count in decisions.left_out.items():
+        FILTERED.labels(name).inc(count)
     if decisions.timestamps_ms:
         COPY_SECONDS.labels(route.destination_topic).observe(
             max(0.0, clock.time() - decisions.timestamps_ms[0] / 1000)

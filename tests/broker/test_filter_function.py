@@ -121,6 +121,9 @@ def test_what_passes_is_exact_while_stage_two_is_killed(
     assert sorted(parked[0], key=lambda record: number(record.value)) == wanted
     assert 0 < service.metric("reo_records_dropped_total", reason="filtered") <= RECORDS / 3
     assert 0 < service.metric("reo_records_dropped_total", reason="parked") <= len(wanted)
+    assert service.metric(
+        "reo_records_filtered_total", filter="tests.harness.filter_functions:stumbles"
+    ) == service.metric("reo_records_dropped_total", reason="filtered")
     service.stop()
     copy_nothing_again(clusters, topic, start, written)
 

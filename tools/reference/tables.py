@@ -89,7 +89,8 @@ def guarded_options_table() -> str:
         f"| {'<br>'.join(options)} | {names} | {reason} |"
         for (names, reason), options in rows.items()
     ]
-    return "\n".join(["| option: allowed values | setting | why no others |", "|---|---|---|", *lines])
+    heading = "| option: allowed values | setting | why no others |"
+    return "\n".join([heading, "|---|---|---|", *lines])
 
 
 def _allowed(harmless: str) -> str:
