@@ -11,7 +11,7 @@ from common.settings.declaration import Setting
 from common.settings.refusal import Origin, has_files, refuse
 from common.settings.schema import BY_ENVIRONMENT, BY_NAME, OPTION_TABLES, SECRETS, SETTINGS
 from common.settings.settings import Settings, Value
-from common.settings.sources import FILE_VARIABLE, Sources, read_all
+from common.settings.sources import FILE_VARIABLE, File, Sources, read_all
 
 TOPICS = ("source.topic", "topics")
 
@@ -26,11 +26,12 @@ def is_ours(variable: str) -> bool:
 
 def load(
     environment: Mapping[str, str],
-    files: str | Sequence[str] = (),
+    files: File | Sequence[File] = (),
     arguments: Mapping[str, str] | None = None,
 ) -> Settings:
     """Read and check all settings; SettingsInvalid lists all errors. Later `files` win."""
-    sources = read_all(environment, [files] if isinstance(files, str) else files, arguments or {})
+    given = [files] if isinstance(files, str | Mapping) else files
+    sources = read_all(environment, given, arguments or {})
     given_by = {name: given.origin for name, given in sources.values.items()}
     values = _convert_all(sources)
     wrong = dict(sources.errors)

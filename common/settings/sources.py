@@ -44,6 +44,10 @@ SUCCESSORS = {
     )
 }
 """What is said of settings of earlier versions, by what their names begin with."""
+File = str | Mapping[str, Any]
+"""The path of a settings file, or what would be in it."""
+GIVEN = "the given settings"
+"""What messages call the latter."""
 DEPTH_MAX = 12
 """`ssl.keystore.certificate.chain` is four tables deep in TOML. A YAML table that refers to itself
 exceeds any depth.
@@ -71,11 +75,14 @@ class Sources:
 
 
 def read_all(
-    environment: Mapping[str, str], files: Sequence[str], arguments: Mapping[str, str]
+    environment: Mapping[str, str], files: Sequence[File], arguments: Mapping[str, str]
 ) -> Sources:
     """Read the values of all sources. Without `files`, the files that the environment names."""
     sources = Sources()
     for file in files or filter(None, environment.get(FILE_VARIABLE, "").split(os.pathsep)):
+        if not isinstance(file, str):
+            _add_file(GIVEN, file, sources)
+            continue
         try:
             tree = settings_file.read_file(file)
         except ValueError as reason:

@@ -49,6 +49,26 @@ def test_defaults_follow_from_the_three_required_settings() -> None:
     }
 
 
+def test_what_a_file_would_have_can_be_given() -> None:
+    """A program that uses reo as a library needs neither variables nor a file; errors are those of
+    a file.
+    """
+    given = {
+        "source": {"bootstrap_servers": "a:1", "consumer_options": {"client.rack": "x"}},
+        "destination.bootstrap_servers": "b:1",
+        "topics": {"orders": "copy"},
+        "application": "mine",
+        "stop_at_end": True,
+    }
+    loaded = load({}, given)
+    assert loaded.stop_at_end
+    assert dict(loaded.source.consumer_options) == {"client.rack": "x"}
+    assert [route.destination_topic for route in loaded.build_routes()] == ["copy"]
+    assert load({"REO_APPLICATION": "other"}, [given]).application == "other"
+    with pytest.raises(SettingsInvalid, match=r"given settings: unknown setting source\.topc"):
+        load({}, {**given, "source.topc": "orders"})
+
+
 def test_every_wrong_setting_is_listed_at_once() -> None:
     """Missing, unknown, out of range, of the wrong kind, not among the choices: one message with
     all of them.
