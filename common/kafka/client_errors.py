@@ -29,9 +29,8 @@ FINAL = re.compile(
     "|wrong version number|invalid_(client|grant|scope)|unauthorized_client"
 )
 """In errors of a handshake that stay as they are. Others can be over in a moment: the connection
-broke, the token endpoint did not answer, or a token has expired while this process stood still.
+broke, or the token endpoint did not answer.
 """
-BY_BROKER = "SASL authentication error: "
 NAMED_BY_BROKER = re.compile(r"(\S+)/(\d+): ")
 """Address and broker id at the beginning of an error; of an address from the settings, librdkafka
 writes "bootstrap" in place of the id.
@@ -227,8 +226,7 @@ def note_error(cluster: Cluster, error: KafkaError) -> None:
         or PLAIN_TEXT.search(error.str())
     ):
         cluster.handshake_error = error.str()
-        is_renewed = cluster.security.has_token and BY_BROKER in error.str()
-        cluster.is_refused = bool(FINAL.search(error.str())) and not is_renewed
+        cluster.is_refused = bool(FINAL.search(error.str()))
     elif error.code() in (KafkaError._RESOLVE, KafkaError._TRANSPORT):
         text = AFTER.sub("", error.str())
         # of an address from the settings and one that a broker has named, the latter is the reason

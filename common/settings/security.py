@@ -125,11 +125,6 @@ class Security:
         return self.has_sasl and self.sasl_mechanism == "AWS_MSK_IAM"
 
     @property
-    def has_token(self) -> bool:
-        """Whether clients show tokens, which are renewed."""
-        return self.has_oauth or self.has_iam
-
-    @property
     def has_tls(self) -> bool:
         """Whether the connection is encrypted."""
         return self.security_protocol.endswith("SSL")

@@ -161,20 +161,6 @@ def test_only_a_final_refusal_is_not_waited_for(
         assert "up to 4 s more" in caplog.messages[0]
 
 
-def test_a_token_that_a_broker_refuses_is_waited_for() -> None:
-    """It can have expired while this process stood still, and the client renews it; the refusal of
-    who hands tokens out is final.
-    """
-    tokens = {"security_protocol": "SASL_SSL", "sasl_mechanism": "AWS_MSK_IAM"}
-    cluster = build_cluster(**tokens, sasl_aws_region="eu-west-1")
-    for text, is_final in (
-        ("SASL authentication error: {'status': 'invalid_token'}", False),
-        ("Failed to acquire SASL OAUTHBEARER token: invalid_client", True),
-    ):
-        note_error(cluster, KafkaError(KafkaError._AUTHENTICATION, text))
-        assert (cluster.handshake_error, cluster.is_refused) == (text, is_final)
-
-
 def test_an_address_that_a_broker_names_is_told_from_the_settings() -> None:
     """`bootstrap.servers` is right where the cluster has answered: then its broker's
     `advertised.listeners` is what to correct. Another address of the settings may be away, too.
