@@ -300,7 +300,8 @@ def _look_at_quiet(
     settings: Settings, clients: Clients, quiet: Mapping[TopicPartition, PartitionSnapshot]
 ) -> dict[TopicPartition, int]:
     """Of these partitions, those that have nothing visible after the frontier, with the last stable
-    offset up to which that was looked for. ClusterUnreachable when a partition does not answer.
+    offset up to which that was looked for. One that does not answer is none of them: what the
+    snapshot asks next says why, as that its topic is another one, or ends before that offset now.
     """
     # as of now: what was deleted since the snapshot cannot be read
     beginnings = partition_offsets.list_beginning_offsets(
@@ -308,52 +309,25 @@ def _look_at_quiet(
         [partition.source for partition in quiet.values()],
         get_request_timeout_s(settings),
     )
-    quiet = {
-        tp: partition
+    begins = {
+        tp: max(partition.next_offset, partition.empty_up_to)
         for tp, partition in quiet.items()
         if beginnings[partition.source] <= max(partition.next_offset, partition.empty_up_to)
     }
-    first_visible = find_first_visible(
-        clients,
-        {
-            partition.source: (
-                max(partition.next_offset, partition.empty_up_to),
-                partition.source_end.offset,
-            )
-            for partition in quiet.values()
-        },
-    )
-    return {
-        tp: partition.source_end.offset
-        for tp, partition in quiet.items()
-        if first_visible[partition.source] is None
-    }
-
-
-def find_first_visible(
-    clients: Clients, ranges: Mapping[TopicPartition, tuple[int, int]]
-) -> dict[TopicPartition, int | None]:
-    """The offset of the first visible record in each range of a source partition, or None; a range
-    ends at a last stable offset or below. ClusterUnreachable when a partition does not answer.
-    """
     records = visible_records.read_first_records(
         clients.source_reader,
-        {source: begin for source, (begin, _) in ranges.items()},
-        {source: end for source, (_, end) in ranges.items()},
+        {quiet[tp].source: begin for tp, begin in begins.items()},
+        {quiet[tp].source: quiet[tp].source_end.offset for tp in begins},
         clients.beat,
     )
-    silent = ranges.keys() - records.keys()
-    if silent:
-        raise ClusterUnreachable(
-            f"reading {', '.join(map(str, sorted(silent)))}: no record and no end of the partition"
-            f" for {visible_records.POLL_S:.0f} s"
-        )
-    # a message without a value is false
-    offsets = {source: record.offset() for source, record in records.items() if record is not None}
-    return {
-        source: offsets[source] if offsets.get(source, end) < end else None
-        for source, (_, end) in ranges.items()
-    }
+    found_empty = {}
+    for tp in begins:
+        source, end = quiet[tp].source, quiet[tp].source_end.offset
+        if source in records:
+            record = records[source]
+            if record is None or record.offset() >= end:
+                found_empty[tp] = end
+    return found_empty
 
 
 def remember(

@@ -183,9 +183,15 @@ class WatchedSource:
         return {SOURCE: EndOffset(self.stable_end, self.leader_epoch)}
 
     def read_first_records(
-        self, _: object, begins: Mapping[TopicPartition, int], *__: object
+        self,
+        _: object,
+        begins: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+        *__: object,
     ) -> dict[TopicPartition, Any]:
-        """The first visible record of the source from an offset on."""
+        """The first visible record of the source from an offset on; no answer where there is none
+        and it ends before these.
+        """
         if not begins:
             return {}
         self.looks += begins.values()
@@ -201,8 +207,9 @@ class WatchedSource:
             )
             for tp, begin in begins.items()
         }
+        is_behind = self.stable_end < ends[SOURCE]
         self.after_look()
-        return records
+        return {tp: record for tp, record in records.items() if record or not is_behind}
 
     def compare(
         self,

@@ -5,12 +5,14 @@ looked at (`replicator.runs.empty_envelopes`): while a run lives, and before one
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from common.errors import SourceTruncated
-from tests.harness.watched_source import HERE, WatchedSource
+from common.errors import SourceRecreated, SourceTruncated
+from common.kafka import topics
+from tests.harness.watched_source import HERE, ROUTE, TOPIC, WatchedSource
 
 RECORDS = dict.fromkeys(range(10), True) | dict.fromkeys(range(10, 20), False)
 """Records end at 9; 10 to 19 are offsets that nobody sees."""
@@ -117,6 +119,40 @@ def test_what_the_source_has_lost_was_not_looked_at(source: WatchedSource, look:
     else:
         look(source)
     assert source.statements == []
+
+
+@BOTH
+def test_a_look_without_an_answer_hides_no_other_topic(
+    source: WatchedSource, look: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The topic is recreated before the look, and ends before what was there: the look has no
+    answer, and the snapshot says that it is another topic.
+    """
+
+    def recreate() -> None:
+        source.records.clear()
+        other = replace(TOPIC, topic_id="another")
+        monkeypatch.setattr(topics, "describe_sources", lambda *_: {ROUTE: other})
+
+    source.before_look = recreate
+    with pytest.raises(SourceRecreated):
+        look(source)
+
+
+@BOTH
+def test_a_look_without_an_answer_is_repeated_with_the_end_of_now(
+    source: WatchedSource, look: Any
+) -> None:
+    """Before the look the source loses 15 to 19, which nobody sees: the next look is up to 14."""
+    source.leader_epoch = None
+
+    def lose() -> None:
+        for offset in range(15, 20):
+            source.records.pop(offset, None)
+
+    source.before_look = lose
+    look(source)
+    assert source.statements == ([(10, 14)] if look is watch_it else [])
 
 
 @BOTH
