@@ -213,17 +213,18 @@ def main() -> int:
         "--out", type=Path, help="append the results to this file, as a line of JSON"
     )
     arguments = parser.parse_args()
+    seeds = range(arguments.seed, arguments.seed + arguments.runs)
     if arguments.planted:
         return planted_defects.search_planted(
             arguments.planted,
-            arguments.runs,
+            seeds,
             partial(run_campaign, processes=arguments.processes),
             read_commit(),
             arguments.out,
         )
     started = time.monotonic()
     total = run_campaign(
-        range(arguments.seed, arguments.seed + arguments.runs),
+        seeds,
         processes=arguments.processes,
         seconds=arguments.seconds,
     )

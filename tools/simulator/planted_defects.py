@@ -102,26 +102,26 @@ def plant(names: Collection[str], with_probes: bool = False) -> None:
 
 def search_planted(
     names: Sequence[str],
-    runs: int,
+    seeds: Sequence[int],
     run_campaign: Callable[..., Any],
     commit: str,
     output_file: Path | None,
 ) -> int:
-    """Run the seeds from 1 on without defects, to know in which of them each of these makes a
+    """Run the seeds without defects, to know in which of them each of these makes a
     difference (`defect_probes`). Then plant each by itself and run those seeds until one finds a
     violation, and print it. Returns the exit code.
     """
     defects = [defect.name for defect in DEFECTS if defect.name in names or "all" in names]
-    clean = run_campaign(range(1, runs + 1), defects, with_probes=True)
+    clean = run_campaign(seeds, defects, with_probes=True)
     if clean.violations:
         raise RuntimeError(f"seed {clean.violations[0][0]} has a violation without any defect")
     not_found = 0
     for name in defects:
-        seeds = sorted(clean.reached.get(name, ()))
-        result = run_campaign(seeds, [name], first_only=True)
+        reached = sorted(clean.reached.get(name, ()))
+        result = run_campaign(reached, [name], first_only=True)
         seed, violation, _ = min(
             result.violations,
-            default=(0, f"NOT FOUND in the {len(seeds):,} that it makes a difference in", []),
+            default=(0, f"NOT FOUND in the {len(reached):,} that it makes a difference in", []),
         )
         shown = violation.splitlines()[0][:VIOLATION_CHARS_MAX]
         print(f"{seed or '-':>7}  {name}: {shown}", flush=True)
@@ -130,8 +130,8 @@ def search_planted(
             row = {
                 "name": name,
                 "seed": seed,
-                "runs": runs,
-                "reached": len(seeds),
+                "runs": len(seeds),
+                "reached": len(reached),
                 "violation": violation,
                 "commit": commit,
             }
