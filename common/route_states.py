@@ -118,7 +118,7 @@ class RouteStates(ConsumerGroup):
     """The states of a service's routes, at the destination cluster."""
 
     def __init__(self, settings: Settings) -> None:
-        name = f"{settings.application}-routes"
+        name = settings.routes_group
         super().__init__(CoordinatorClient(settings.destination_cluster, settings), name)
         self.reader = create_commit_reader(
             settings.destination_cluster, settings, **{"group.id": name}

@@ -62,7 +62,7 @@ class Permission:
             "intermediate.topic": [route.intermediate_topic for route in routes],
             PARKED: [route.parked_topic for route in routes if parks],
             "application": [settings.application],
-            "application-routes": [f"{settings.application}-routes"],
+            "application-routes": [settings.routes_group],
             "application-": [f"{settings.application}-"],
             "--group": [group] if group else [],
         }

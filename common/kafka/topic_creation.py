@@ -2,10 +2,9 @@
 
 The intermediate topic has exactly the source's partitions, or those of the route's range, because
 an intermediate partition holds one source partition and nothing else. The destination topic has at
-least as many as the source. An intermediate
-topic may be lost at any time, so it is created with few replicas
-(`intermediate.replication_factor`). `prepare_topics` is idempotent; every process of the service
-may call it.
+least as many as the source. An intermediate topic may be lost at any time, so it is created with
+few replicas (`intermediate.replication_factor`). `prepare_topics` is idempotent; every process of
+the service may call it.
 """
 
 from __future__ import annotations

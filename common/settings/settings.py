@@ -99,6 +99,11 @@ class Settings(Schema):
             start=start_position.parse(source.start),
         )
 
+    @property
+    def routes_group(self) -> str:
+        """The consumer group with the states of routes (`common.route_states`)."""
+        return f"{self.application}-routes"
+
     def select_source(self, source: Cluster) -> Settings:
         """The same settings with only this source: what is its own is what all have."""
         name = build_candidate_setting_name(source.number, OPTIONS)

@@ -129,7 +129,7 @@ class Supervisor:
         children = [
             Child(stage, worker) for stage in self.stages for worker in range(workers[stage])
         ]
-        if "deduplicator" in self.stages and sync_process.is_needed(self.settings):
+        if "deduplicator" in self.stages and sync_process.list_rounds(self.settings):
             children.append(Child(sync_process.STAGE, 0))
         return children
 

@@ -29,11 +29,6 @@ POLL_S = 0.2
 HEARTBEAT_INTERVAL_S = 1.0
 
 
-def is_needed(settings: Settings) -> bool:
-    """Whether the settings ask for anything that is kept alike while the service runs."""
-    return bool(settings.offsets.sync_groups or settings.topics.sync_interval_s)
-
-
 @dataclass(slots=True)
 class Rounds:
     """Something that is kept alike. `do` makes a round and returns the text for the log, and
@@ -89,15 +84,8 @@ class GroupRounds:
         return "; ".join([offsets_sync.summarize(groups), *errors]), not errors
 
 
-def run(settings: Settings, stopping: Stopping) -> int:
-    """Until it is told to stop."""
-    heartbeat, last_beat_s = HEARTBEAT.labels(STAGE, "0"), 0.0
-
-    def beat() -> None:
-        nonlocal last_beat_s
-        if clock.monotonic() > last_beat_s + HEARTBEAT_INTERVAL_S:
-            last_beat_s = clock.monotonic()
-            heartbeat.set(clock.time())
+def list_rounds(settings: Settings, beat: Callable[[], None] = lambda: None) -> list[Rounds]:
+    """What the settings ask for; the service has this process when there is anything."""
 
     def sync_configs() -> tuple[str, bool]:
         config_drift.sync_configs(settings)
@@ -110,6 +98,20 @@ def run(settings: Settings, stopping: Stopping) -> int:
     if settings.topics.sync_interval_s:
         interval_s = settings.topics.sync_interval_s
         kept_alike.append(Rounds("topic configurations", interval_s, sync_configs))
+    return kept_alike
+
+
+def run(settings: Settings, stopping: Stopping) -> int:
+    """Until it is told to stop."""
+    heartbeat, last_beat_s = HEARTBEAT.labels(STAGE, "0"), 0.0
+
+    def beat() -> None:
+        nonlocal last_beat_s
+        if clock.monotonic() > last_beat_s + HEARTBEAT_INTERVAL_S:
+            last_beat_s = clock.monotonic()
+            heartbeat.set(clock.time())
+
+    kept_alike = list_rounds(settings, beat)
     while not stopping():
         for rounds in kept_alike:
             beat()

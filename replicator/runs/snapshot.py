@@ -303,17 +303,16 @@ def _look_at_quiet(
     offset up to which that was looked for. One that does not answer is none of them: what the
     snapshot asks next says why, as that its topic is another one, or ends before that offset now.
     """
+    begins = {
+        tp: max(partition.next_offset, partition.empty_up_to) for tp, partition in quiet.items()
+    }
     # as of now: what was deleted since the snapshot cannot be read
     beginnings = partition_offsets.list_beginning_offsets(
         clients.source_admin,
         [partition.source for partition in quiet.values()],
         get_request_timeout_s(settings),
     )
-    begins = {
-        tp: max(partition.next_offset, partition.empty_up_to)
-        for tp, partition in quiet.items()
-        if beginnings[partition.source] <= max(partition.next_offset, partition.empty_up_to)
-    }
+    begins = {tp: begin for tp, begin in begins.items() if beginnings[quiet[tp].source] <= begin}
     records = visible_records.read_first_records(
         clients.source_reader,
         {quiet[tp].source: begin for tp, begin in begins.items()},
