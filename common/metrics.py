@@ -45,24 +45,23 @@ RECORDS_OUT = Counter(
 )
 DROPPED = Counter(
     "reo_records_dropped",
-    "Source records in envelopes that stage two did not write to the destination topic, by reason:"
-    " written again (duplicate, stale) or after a gap (gap) by stage one, left out by"
-    " filter.function (filtered, parked), from the destination itself (cycle), or written by an"
-    " earlier version of reo (old format).",
+    "Source records in envelopes that stage two did not write to the destination topic: written"
+    " again (duplicate, stale), after a gap (gap), left out by filter.function (filtered, parked),"
+    " from the destination itself (cycle), or of an earlier version of reo (old format).",
     ("reason", *PARTITION),
 )
 FILTERED = Counter(
     "reo_records_filtered",
-    "Source records that a function of filter.function left out, by function.",
+    "Source records that a function of filter.function left out.",
     ("filter",),
 )
 TRANSACTIONS = Counter(
     "reo_transactions",
-    "Transactions of stage two by outcome: committed, aborted, unknown.",
+    "Transactions of stage two: committed, aborted, unknown.",
     ("outcome",),
 )
 TRANSACTION_ERRORS = Counter(
-    "reo_transaction_errors", "Calls of stage two's producers that failed, by error.", ("error",)
+    "reo_transaction_errors", "Calls of stage two's producers that failed.", ("error",)
 )
 TRANSACTION_RECORDS = Histogram(
     "reo_transaction_records",
@@ -76,12 +75,11 @@ TRANSACTION_SECONDS = Histogram(
 )
 QUEUE_FULL = Counter(
     "reo_producer_queue_full",
-    "Times that stage two had to wait because its producer's queue was full.",
+    "Times that stage two waited because its producer's queue was full.",
 )
 REREADS = Counter(
     "reo_frontier_rereads",
-    "Times that stage two read its frontiers again after a failure, and repeated what was not"
-    " committed.",
+    "Times that stage two read its frontiers again after a failure.",
 )
 COPY_SECONDS = Histogram(
     "reo_copy_seconds",
@@ -117,7 +115,7 @@ SOURCE_END = _newest(
 SOURCE_OPEN = _newest(
     "reo_source_open_transaction_seconds",
     "How long an open transaction of the source has blocked a partition: its last stable offset"
-    " does not move and is below its end. 0 without such a transaction.",
+    " does not move and is below its end. 0: none.",
     PARTITION,
 )
 FRONTIER = _newest(
@@ -128,20 +126,20 @@ FRONTIER = _newest(
 EPOCH = _newest("reo_run_epoch", "Epoch of stage one's current run.")
 RUNS = Counter(
     "reo_runs",
-    "Runs of stage one that ended, by reason: failed, superseded, gap, stalled, truncated, grown,"
-    " switched, lost, lagging, finished, stopped.",
+    "Runs of stage one that ended: failed, superseded, gap, stalled, truncated, grown, switched,"
+    " lost, lagging, finished, stopped.",
     ("reason",),
 )
 CLIENT_ERRORS = Counter(
     "reo_client_errors",
     "Errors of a cluster that clients report outside of requests: brokers down, connections"
-    " refused, by error.",
+    " refused.",
     ("cluster", "error"),
 )
 CANDIDATE = ("candidate",)
 SOURCE_ERRORS = Counter(
     "reo_source_errors",
-    "Requests to a source candidate that failed, by error.",
+    "Requests to a source candidate that failed.",
     (*CANDIDATE, "error"),
 )
 SOURCE_REFUSED = Counter(
@@ -161,8 +159,7 @@ SOURCE_CONNECTIONS = Counter(
 )
 SOURCE_HIGH_WATERMARK = _newest(
     "reo_source_high_watermark",
-    "Sum of the partitions' last stable offsets at a source candidate; not the high watermark,"
-    " despite the name.",
+    "Sum of a source candidate's last stable offsets; not its high watermark, despite the name.",
     CANDIDATE,
 )
 SOURCE_LAGGED = Counter(
@@ -198,8 +195,8 @@ WAITING = _alive(
 )
 HALTED = _alive(
     "reo_route_halted",
-    "1 for a route of which nothing is read, by its source topic and what halts it: paused (`reo"
-    " pause`), or stopped by an error (`on_stop=route`).",
+    "1 for a source topic of which nothing is read: paused (`reo pause`), or stopped by an error"
+    " (`on_stop=route`).",
     ("topic", "state"),
 )
 

@@ -48,6 +48,7 @@ class Permission:
     resource: str
     named_by: str
     operation: str
+    patterns: tuple[str, ...]
     commands: tuple[Command, ...]
     why: str
 
@@ -138,8 +139,9 @@ destination TransactionalId application-
   Write: run deduplicator
     the transactions; all that begin so (prefixed)
 """
-"""Cluster, resource and what names it; below it each operation with the commands that need it, and
-what for. `*` stands for any end of a command: `recover*` is `recover` and `recover --apply`.
+"""Cluster, resource and what names it; below it each operation with the commands that need it (the
+`patterns` of a permission), and what for. `*` stands for any end of a command: `recover*` is
+`recover` and `recover --apply`.
 """
 
 
@@ -147,8 +149,9 @@ def _parse_acls() -> Iterator[Permission]:
     for heading, rows in re.findall(r"^(\w.+)\n((?: .+\n)+)", ACLS, re.MULTILINE):
         side, resource, named_by = heading.split(maxsplit=2)
         for operation, patterns, why in re.findall(r"(\w+): (.+)\n +(.+)", rows):
-            commands = [fnmatch.filter(get_args(Command), each) for each in patterns.split(", ")]
-            yield Permission(side, resource, named_by, operation, tuple(chain(*commands)), why)
+            each = tuple(patterns.split(", "))
+            commands = chain(*(fnmatch.filter(get_args(Command), one) for one in each))
+            yield Permission(side, resource, named_by, operation, each, tuple(commands), why)
 
 
 PERMISSIONS: tuple[Permission, ...] = tuple(_parse_acls())

@@ -106,7 +106,7 @@ def list_settings(section: type, prefix: str = "") -> Iterator[Setting]:
             name=f"{prefix}{name}",
             kind=setting.kind if choices or setting.kind != "text" else KINDS[hint],
             choices=choices,
-            meaning=meanings[declared.name].replace("{side}", prefix.rstrip(".")),
+            meaning=meanings[declared.name],
         )
 
 

@@ -57,7 +57,7 @@ security.protocol sasl.mechanism {access}
     all clients use the same TLS and SASL settings: use {{{side}.security_protocol}}, {side}.sasl_…
     and {side}.ssl_…
 ssl.endpoint.identification.algorithm = https
-    without it a client accepts any certificate of a trusted authority as the broker's
+    without it any certificate of a trusted authority is accepted as the broker's
 """
 _JAVA_ACCESS = (
     "sasl.jaas.config sasl.login.class sasl.login.callback.handler.class"
@@ -116,10 +116,9 @@ assign subscribe subscribepattern
     the topic and its partitions are set by {source.topic} and the frontier
 startingoffsets startingtimestamp startingoffsetsbytimestamp startingoffsetsbytimestampstrategy \
 endingoffsets endingtimestamp endingoffsetsbytimestamp
-    a run begins at the frontier, partition by partition: use {source.start} for where a copy begins
+    a run begins at the frontier: use {source.start} for where a copy begins
 minpartitions maxrecordsperpartition
-    an envelope begins where the one before it ended: one Spark task has to read all of a partition,
-    in order
+    one Spark task has to read all of a partition, in order
 maxoffsetspertrigger minoffsetspertrigger maxtriggerdelay
     it limits a micro-batch, and Real-Time Mode has none
 """
@@ -152,8 +151,7 @@ session.timeout.ms
 partition.assignment.strategy = range|roundrobin|range,roundrobin|roundrobin,range
     stage two needs eager rebalancing: all partitions at once
 auto.offset.reset = earliest|smallest|beginning
-    with another value stage two stops at a position that is gone, or skips envelopes that only a
-    new run writes again
+    with another value stage two stops at a position that is gone, or skips envelopes
 enable.auto.commit auto.commit.enable enable.auto.offset.store = false
     offsets are committed in the transaction with the records, and nowhere else
 enable.partition.eof = false
@@ -188,8 +186,7 @@ log.queue = false
     {why}
 """.replace(
     "{why}",
-    "reo sees a lost connection only in this log, and must then replace the producer: a late EndTxn"
-    " could end the next transaction",
+    "reo sees a lost connection only in this log: a late EndTxn could end the next transaction",
 )
 _SPARK = """
 spark.master !
@@ -199,20 +196,18 @@ spark.submit.deployMode = client !
 spark.remote spark.api.mode = classic !
     stage one needs the JVM itself, not a server of Spark's
 spark.jars spark.driver.extraClassPath !
-    the jars of Spark's Kafka connector are given there: put others into the folder that `reo setup`
-    prints, then run `reo setup` again
+    reo gives its own there: put jars into the folder that `reo setup` prints, and run it again
 spark.driver.extraJavaOptions spark.executor.extraJavaOptions !
-    reo's own are given there: use spark.driver.defaultJavaOptions and
-    spark.executor.defaultJavaOptions, which stand before them
+    reo gives its own there: use spark.driver.defaultJavaOptions and
+    spark.executor.defaultJavaOptions
 spark.driver.memory spark.executor.memory
-    the fetch size and the garbage collector's generations are computed from it: use
-    {replicator.memory_mb}
+    fetch sizes and the collector's generations are computed from it: use {replicator.memory_mb}
 spark.task.cpus = 1 !
-    a run begins when there is a core for each partition, which is counted by it
+    the cores for which a run waits are counted by it
 spark.default.parallelism !
-    a run begins when there is a core for each partition, which is counted by it
+    the cores for which a run waits are counted by it
 spark.dynamicAllocation.enabled = false
-    a run begins when there is a core for each partition, and executors would come when it has begun
+    a run waits for a core for each partition, and executors would come when it has begun
 spark.speculation = false
     a second attempt of a task at the same time would write every record once more
 spark.sql.streaming.realTimeMode.allowlistCheck = false !

@@ -45,17 +45,16 @@ class Source:
     start: str = declare("earliest", "KAFKA_CONFIG_CONSUMER_AUTO_RESET", kind="start")
     """Where a copy without a frontier begins: `earliest`, `latest`, a timestamp (ms since 1970 UTC,
     12 or 13 digits, or ISO 8601 like `2026-01-31T08:00:00Z`), or an offset for each partition
-    (`0=120,1=77`; those not named begin at `earliest`). With `latest`, what appears later is copied
-    whole: a topic, after the service has its first frontiers; a partition, after its topic has."""
+    (`0=120,1=77`; others begin at `earliest`). With `latest`, a topic that appears when the service
+    has frontiers, and a partition when its topic has, is copied whole."""
     fetch_min_bytes: int = declare(1, "KAFKA_CONFIG_CONSUMER_FETCH_MIN_BYTES", minimum=1)
-    """Minimum bytes of a fetch response from the source (fetch.min.bytes); more costs latency."""
+    """Kafka's fetch.min.bytes; more costs latency."""
     consumer_options: Options = declare_options()
-    """Raw options of the consumer with which stage one reads the source (Java, in Spark)."""
+    """Raw options of stage one's consumer (Java, in Spark)."""
     security: Security
     mode: Literal["single", "failover"] = declare("single")
-    """`single`: one cluster, known by its identity. `failover`: any of several with the same
-    records at the same offsets, known by these; copied from one at a time. What differs for the
-    second of them is `source.2.…`, see [Fail over](how-to/fail-over.md)."""
+    """`single`: one cluster, known by its id. `failover`: [one of several](how-to/fail-over.md)
+    with the same records at the same offsets, known by these."""
     randomize_initial: bool = declare(False)
     """Begin with any of the candidates, not with the first."""
     healthcheck_interval_ms: int = declare(3000, minimum=100, maximum=3_600_000)
@@ -63,14 +62,12 @@ class Source:
     request_timeout_ms: int = declare(3000, minimum=100, maximum=60_000)
     """A candidate that does not answer for so long is unhealthy."""
     offset_lag_threshold: int = declare(1000)
-    """By how many offsets a candidate may be behind another: the sum of the last stable offsets of
-    all partitions is compared."""
+    """By how many offsets a candidate may be behind another, by the sum of all partitions' last
+    stable offsets."""
     max_failovers: int = declare(-1, minimum=-1)
-    """So many changes of the candidate are made; the next one that is needed ends the service. -1:
-    without a limit."""
+    """How many changes of the candidate are made; the next one ends the service. -1: no limit."""
     backoff_min_ms: int = declare(2000, minimum=100, maximum=600_000)
-    """While no candidate can be copied from: the first wait before all are asked again; then twice
-    as long, …"""
+    """The first wait while no candidate can be copied from; then twice as long, …"""
     backoff_max_ms: int = declare(10_000, minimum=100, maximum=600_000)
     """… up to this. Also the minimum time between two changes because of lag."""
 
@@ -86,21 +83,21 @@ class Destination:
     topic: str = declare("", "KAFKA_CLUSTERS_DESTINATION_TOPIC")
     """The copy. Default: the source topic's name."""
     class_: str = declare("")
-    """A class to copy to instead of a topic: `module:Class`. [To PostgreSQL](how-to/postgresql.md),
-    or to [a destination of your own](how-to/own-destination.md)."""
+    """A class in the place of the topic, `module:Class`: [PostgreSQL](how-to/postgresql.md) or
+    [your own](how-to/own-destination.md)."""
     connection: str = declare("", kind="secret")
-    """What that class connects with: a connection string, an address with a password, a token."""
+    """What that class connects with, such as a connection string or a token."""
     options: str = declare("", kind="object")
     """What else that class is given: a JSON object; in a settings file the table
     `[destination.options]`."""
     guarantee: Literal["exactly-once", "at-least-once"] = declare("exactly-once")
-    """What that class stores: records and positions together, or records alone, which can then
-    arrive twice, see [Without positions](how-to/own-destination.md#without-positions)."""
+    """Whether that class stores positions with the records. [Without
+    them](how-to/own-destination.md#without-positions) records can arrive twice."""
     zero_timestamp: Literal["refuse", "one"] = declare("refuse")
     """A record with timestamp 0 (1970-01-01), which librdkafka cannot write: `refuse` stops, `one`
     writes 1 ms."""
     producer_options: Options = declare_options()
-    """Raw options of the producer with which stage two writes the destination (librdkafka)."""
+    """Raw options of stage two's producer (librdkafka)."""
     security: Security
 
 
@@ -112,15 +109,12 @@ class Intermediate:
     """The topic between the stages, on the destination cluster. Default `<destination
     topic>-proxy`."""
     replication_factor: int = declare(2, minimum=-1, maximum=32767)
-    """Of intermediate topics that reo creates, at most the number of brokers; -1 is the brokers'
-    default. What is lost there is read again from the source: with 2 the copy goes on while a
-    broker is down, more only cost."""
+    """Of intermediate topics that reo creates, at most the number of brokers; -1: the brokers'
+    default. With 2 the copy goes on while a broker is down; more only cost."""
     producer_options: Options = declare_options()
-    """Raw options of the producer with which stage one writes the intermediate topic (Java, in
-    Spark)."""
+    """Raw options of stage one's producer (Java, in Spark)."""
     consumer_options: Options = declare_options()
-    """Raw options of the consumer with which stage two reads the intermediate topic (librdkafka).
-    """
+    """Raw options of stage two's consumer (librdkafka)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,12 +122,11 @@ class Filter:
     """Which records are copied."""
 
     sql: str = declare("")
-    """Only records for which this condition is true are copied: Spark's SQL over `key`, `value`,
-    `headers`, `timestamp`, `partition`, `offset` and `topic`, applied in stage one, see
+    """Stage one copies only records for which this condition of Spark's SQL is true, see
     [Filters](how-to/filter.md)."""
     function: str = declare("")
-    """Only records for which this Python function returns True are copied: `module:function`,
-    called in stage two. Several, separated by commas: all of them have to return True."""
+    """Stage two copies only records for which this Python function, `module:function`, returns
+    True; of several, separated by commas, all have to."""
     options: str = declare("", kind="object")
     """Keyword arguments of these functions: a JSON object like `{"module:function": {"name":
     "value"}}`, in a settings file the tables `[filter.options."module:function"]`."""
@@ -157,9 +150,8 @@ class Provenance:
     """Where a record came from."""
 
     header: str = declare("")
-    """Every copied record gets a header of this name with the id of the cluster that it was copied
-    from; one that came from the destination is not copied back, see [Replication
-    cycles](how-to/topics.md#replication-cycles)."""
+    """Header that copied records get, with the id of the cluster that they were copied from: it
+    ends [replication cycles](how-to/topics.md#replication-cycles)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,9 +159,9 @@ class Offsets:
     """Consumer groups."""
 
     sync_groups: str = declare("")
-    """Consumer groups of the source whose committed offsets the service keeps translated at the
-    destination, as a regular expression that the whole name has to match, see [Move
-    consumers](how-to/move-consumers.md#keep-groups-translated). Default: none."""
+    """Consumer groups whose offsets the service [keeps
+    translated](how-to/move-consumers.md#keep-groups-translated) at the destination: a regular
+    expression that the whole name has to match. Default: none."""
     sync_interval_s: int = declare(60, minimum=1, maximum=86_400)
     """How often it translates them."""
 
@@ -179,9 +171,8 @@ class Topics:
     """The topics that reo creates."""
 
     sync: str = declare("")
-    """Configurations of the source topics that their copies have too,
-    `retention.ms,cleanup.policy`, see [Keep topics alike](how-to/topics.md#keep-topics-alike).
-    Default: those that are set on the source topic, when the copy is created."""
+    """Topic configurations that are [kept alike](how-to/topics.md#keep-topics-alike), such as
+    `retention.ms,cleanup.policy`. Default: none; a topic keeps what it was created with."""
     sync_interval_s: int = declare(0, maximum=86_400)
     """How often the service compares these, and changes what differs; 0: at each start alone."""
     replication_factor: int = declare(-1, "STREAMS_REPLICATION_FACTOR", minimum=-1, maximum=32767)
@@ -198,11 +189,10 @@ class Schemas:
     """Schema registries, which `reo check` compares."""
 
     source_url: str = declare("", kind="secret")
-    """The registry that the producers of the source use, `https://user:password@host:port/path`; it
-    has Confluent's API. `reo check` asks both what the ids in the records mean, see
-    [Schemas](how-to/schemas.md)."""
+    """Schema registry of the source's producers, `https://user:password@host:port/path`; `reo
+    check` [compares both](how-to/schemas.md#compare-both-registries)."""
     destination_url: str = declare("", kind="secret")
-    """The registry that consumers of the copy use."""
+    """Schema registry of the copy's consumers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,8 +200,7 @@ class Metrics:
     """The HTTP server."""
 
     address: str = declare("")
-    """The address that /metrics, /livez, /readyz and /status are served at. Default: all of this
-    host's."""
+    """Address that `metrics.port` listens on. Default: all of this host's."""
     port: int = declare(7081, maximum=65_535)
     """Port of /metrics, /livez, /readyz and /status; 0 takes a free one."""
 
@@ -252,12 +241,10 @@ class Replicator:
     """Stage one."""
 
     memory_mb: int | None = declare(None, minimum=512, maximum=1_048_576)
-    """Heap of each JVM of stage one; Spark does not start with less than 512. Default: what its
-    tasks need, see [Size](how-to/size.md)."""
+    """Heap of each JVM of stage one. Default: [what its tasks need](how-to/size.md#partitions)."""
     master: str = declare("")
-    """Where stage one's tasks run: `spark://host:port` of a standalone cluster or
-    `k8s://https://host:port` of Kubernetes, with a core for each partition of the source, see
-    [Stage one on a cluster](how-to/spark.md). Default: `local[n]`, in its own JVM."""
+    """Where stage one's tasks run: [on a cluster](how-to/spark.md), `spark://host:port` or
+    `k8s://https://host:port`. Default: `local[n]`, in its own JVM."""
     spark_options: Options = declare_options()
     """Raw options of stage one's Spark; their names keep upper and lower case."""
     batch_s: int = declare(300, minimum=5, maximum=86_400)
@@ -274,8 +261,7 @@ class Deduplicator:
     workers: int = declare(1, "STREAMS_NUM_STREAM_THREADS", minimum=1, maximum=64)
     """Processes of stage two in this instance; they share the partitions."""
     session_timeout_ms: int = declare(10_000, minimum=1000)
-    """Without a heartbeat for this long, a worker is no member of the group any more: others get
-    its partitions."""
+    """After this long without a heartbeat, others get a worker's partitions."""
     transaction_timeout_ms: int = declare(20_000, minimum=5000, maximum=900_000)
     """A dead worker's open transaction blocks read_committed readers of the destination for this
     long, plus up to 10 s."""
@@ -283,7 +269,7 @@ class Deduplicator:
     """Maximum number of records of one transaction."""
     compiled: bool = declare(True)
     """`false`: Python does the work of stage two's compiled path, more slowly, with the same
-    results. `reo check` says which one is used."""
+    results."""
     without_frontier: Literal["refuse", "append"] = declare("refuse")
     """A destination with records but no frontier: `refuse` stops, `append` copies from
     `source.start` after them."""
@@ -300,7 +286,7 @@ class Schema:
     """Name of this instance: after a restart it takes its predecessor's place at once. Default: the
     host name."""
     client_id: str = declare("")
-    """What the names of all clients begin with in the brokers' logs and quotas. Default: the
+    """[Prefix of all client ids](how-to/tune.md#let-the-brokers-throttle-it). Default: the
     application."""
     source: Source
     destination: Destination
@@ -309,11 +295,11 @@ class Schema:
     """Pass raw options through that an exact copy does not survive. Every process then says so in
     its log."""
     topics_: str = declare("")
-    """Several topics: `orders,invoices=copy,logs=all:3,^metrics-.*`, see [Many
-    topics](how-to/topics.md), or some partitions of one: `orders[0-499]`, see [Divide a
-    topic](how-to/topics.md#divide-a-topic); in a settings file the table `[topics]`, on the command
-    line `--topic`. Instead of the three settings that name topics; `application` has no default
-    then."""
+    """[Rules for several topics](how-to/topics.md#rules),
+    `orders,invoices=copy,logs=all:3,^metrics-.*`, or [some
+    partitions](how-to/topics.md#divide-a-topic) of one, `orders[0-499]`; in a settings file the
+    table `[topics]`, on the command line `--topic`. They replace the three settings that name
+    topics; `application` has no default then."""
     filter: Filter
     provenance: Provenance
     offsets: Offsets
@@ -327,9 +313,8 @@ class Schema:
     connect_timeout_s: int = declare(30, minimum=1, maximum=3600)
     """How long a start waits for a cluster before it says that it cannot be reached."""
     on_stop: Literal["service", "route"] = declare("service")
-    """What an error ends that is of one topic alone, while the service runs: the `service`, or this
-    `route`, which `reo resume` lets go on, see [One topic alone](how-to/stops.md#one-topic-alone).
-    """
+    """What [an error of one topic alone](how-to/stops.md#one-topic-alone) ends while the service
+    runs: the `service`, or this `route`."""
     stop_at_end: bool = declare(False)
     """Copy what is there at the start, then end with exit code 0."""
 

@@ -65,7 +65,7 @@ class Security:
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = declare(
         "PLAINTEXT"
     )
-    """Security protocol of the {side} cluster's listeners."""
+    """Security protocol of the cluster's listeners."""
     sasl_mechanism: Literal[
         "", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"
     ] = declare("")
@@ -77,19 +77,17 @@ class Security:
     sasl_oauth_grant: Literal["client-credentials", "jwt-bearer", "azure-imds"] = declare(
         "client-credentials"
     )
-    """How a token is obtained with OAUTHBEARER: with the client's secret; with an assertion that
-    is signed with its key (RFC 7523); or by the managed identity of an Azure machine."""
+    """[How a token is obtained](how-to/secure.md#oauth) with OAUTHBEARER."""
     sasl_oauth_token_url: str = declare("")
     """OAuth token endpoint URL; with `azure-imds` the whole URL of the machine's metadata service,
     `http://169.254.169.254/metadata/identity/oauth2/token?api-version=2018-02-01&resource=…`."""
     sasl_oauth_scope: str = declare("")
     """The scope that is asked for."""
     sasl_oauth_extensions: str = declare("")
-    """SASL extensions for the broker, `name=value,…`; for Confluent Cloud
-    `logicalCluster=lkc-…,identityPoolId=pool-…`."""
+    """SASL extensions for the broker, `name=value,…`."""
     sasl_oauth_ca_file: str = declare("")
-    """PEM file of the CA certificates that are trusted for the token endpoint. Default: the
-    system's and, in Spark, Java's."""
+    """PEM file of the CA certificates for the token endpoint. Default: the system's and, in Spark,
+    Java's."""
     sasl_oauth_key_file: str = declare("")
     """With `jwt-bearer`: PEM file of the RSA key that signs assertions (RS256), as PKCS #8, not
     encrypted."""
@@ -103,7 +101,7 @@ class Security:
     ssl_certificate_file: str = declare("")
     """PEM file of the client certificate and its chain, for mutual TLS."""
     ssl_key_file: str = declare("")
-    """PEM file of its private key, as PKCS #8, not encrypted."""
+    """PEM file of its private key, PKCS #8, not encrypted."""
 
     def __repr__(self) -> str:
         """Without secrets, because printed settings show this."""

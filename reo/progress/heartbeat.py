@@ -31,8 +31,8 @@ from reo.report import print_json
 
 AGE = Gauge(
     "reo_heartbeat_record_age_seconds",
-    "By `reo heartbeat`: how long ago the newest heartbeat was written that has arrived at the"
-    " destination; until the first one, the time since the start.",
+    "By `reo heartbeat`: the age of the newest heartbeat at the destination; until the first one,"
+    " the time since the start.",
     ("topic",),
     registry=None,
 )

@@ -55,13 +55,14 @@ def list_commands(
 
 
 def _options(parser: argparse.ArgumentParser, explained: set[str]) -> str:
-    """Positional ones too; `--help`, `--settings` and `--topic` are everybody's. An option with a
-    text that is `explained` already is only named.
+    """Positional ones too; `--help` and `commands.SETTINGS_OPTIONS` are everybody's. An option with
+    a text that is `explained` already is only named.
     """
+    of_all = {arguments["help"] for _, arguments in commands.SETTINGS_OPTIONS}
     own = [
         action
         for action in parser._actions
-        if not {"--help", "--settings", "--topic"} & set(action.option_strings)
+        if "--help" not in action.option_strings and action.help not in of_all
     ]
     texts = [f"`{_usage(action)}`: {action.help}" for action in own]
     cells = [

@@ -16,21 +16,27 @@ STOPS = "how-to/stops.md"
 
 
 def settings_table() -> str:
-    """Every setting: reo's name, the environment's, those of others, default, meaning."""
+    """Every setting: reo's name, the environment's, those of others, default, meaning. Settings of
+    both clusters that mean the same have one row.
+    """
+    alike: dict[tuple[str, str], list[Setting]] = {}
+    for setting in SETTINGS:
+        if not setting.candidate:
+            key = (setting.name.rpartition(".")[2], setting.meaning)
+            alike.setdefault(key, []).append(setting)
     rows = [
-        f"| `{setting.name}` | {_names(setting)} | {_default(setting)} | {_meaning(setting)} |"
-        for setting in SETTINGS
-        if not setting.candidate
+        f"| {'<br>'.join(f'`{setting.name}`' for setting in settings)} |"
+        f" {'<br>'.join(map(_names, settings))} |"
+        f" {_default(settings[0])} | {_meaning(settings[0])} |"
+        for settings in alike.values()
     ]
     last = max(number for number, row in enumerate(rows) if row.startswith("| `source."))
-    names = ", ".join(
-        f"`{setting.name.split('.', 2)[2]}`" for setting in SETTINGS if setting.candidate == 1
-    )
     rows.insert(
         last + 1,
         f"| `source.1.…` to `source.{CANDIDATES_MAX}.…` | `REO_SOURCE_1_…` to"
         f" `REO_SOURCE_{CANDIDATES_MAX}_…` |  | Of one candidate alone, by its place in"
-        f" `source.bootstrap_servers`: {names}. What is not set is as for all of them. |",
+        " `source.bootstrap_servers`: `security_protocol`, `sasl_…`, `ssl_…` and"
+        " `consumer_options`. What is not set is as for all of them. |",
     )
     return "\n".join(
         [
@@ -103,7 +109,7 @@ def permissions_table() -> str:
     """Every ACL: where, on what, which operation, and the commands that need it."""
     rows = (
         f"| {row.side} | {row.resource} | {NAMES.get(row.named_by, f'`{row.named_by}`')} |"
-        f" {row.operation} | {', '.join(f'`{command}`' for command in row.commands)} | {row.why} |"
+        f" {row.operation} | {', '.join(f'`{command}`' for command in row.patterns)} | {row.why} |"
         for row in PERMISSIONS
     )
     return "\n".join(
@@ -148,11 +154,10 @@ def _default(setting: Setting) -> str:
 
 
 def _meaning(setting: Setting) -> str:
-    choices = (
-        f" One of {', '.join(f'`{choice}`' for choice in setting.choices if choice)}."
-        if setting.choices
-        else ""
-    )
+    """With the choices that it does not name itself."""
+    names = [f"`{choice}`" for choice in setting.choices if choice]
+    is_named = all(name in setting.meaning for name in names)
+    choices = "" if is_named else f" One of {', '.join(names)}."
     return setting.meaning.replace("|", "\\|") + choices + _format_range(setting)
 
 
