@@ -72,7 +72,8 @@ def test_a_value_changes_what_it_names(helm: str, package: Path) -> None:
     assert policy[0]["from"] == ALL["networkPolicy"]["from"]
     open_to_all = LEAST | {"networkPolicy": {"enabled": True, "from": []}}
     policy = render_chart(helm, package, open_to_all)["NetworkPolicy", "reo-orders"]["spec"]
-    assert "from" not in policy["ingress"][0]
+    (scraping,) = policy["ingress"]
+    assert "from" not in scraping
 
 
 @pytest.mark.parametrize(

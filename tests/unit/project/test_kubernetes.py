@@ -300,7 +300,12 @@ def test_disruptions_and_services_select_the_pods() -> None:
         port["name"] for port in service["spec"]["ports"]
     ]
     policy = workload(DEPLOY / "network-policy" / "network-policy.yaml")["spec"]
-    assert policy["podSelector"]["matchLabels"] == service["spec"]["selector"]
+    (selected,) = policy["podSelector"]["matchExpressions"]
+    for labels_of_pod in (service["spec"]["selector"], workload(EXECUTOR)["metadata"]["labels"]):
+        assert labels_of_pod[selected["key"]] in selected["values"]
+    assert policy["ingress"][1:] == [{"from": [{"podSelector": policy["podSelector"]}]}], (
+        "at every port, from each other"
+    )
     assert [port["port"] for port in policy["ingress"][0]["ports"]] == [
         port["targetPort"] for port in service["spec"]["ports"]
     ]
