@@ -189,6 +189,16 @@ class Loop:
         self.transaction_size.on_committed(started.consumed, clock.monotonic() - started.began_at)
         started.on_committed()
 
+    def close(self) -> None:
+        """Wait for the commit that was started, and count it; leave no transaction open."""
+        try:
+            self.finish_commit()
+        # the outcome is in doubt; the next process initialises this producer, which ends its
+        # transaction
+        except Exception as failed:
+            log.warning("a commit is not known to be done: %s", failed)
+        self.destination.close()
+
     def start_waiting(self) -> bool:
         """For partitions that wait: load and check their frontiers, commit those that are new, in a
         transaction of their own, then fetch from there; False when such a commit has failed. The

@@ -223,7 +223,7 @@ class Worker:
         self.ends.close()
         self.halted.close()
         self.liveness.report_waiting("start")
-        self.destination.close()
+        self.loop.close()
         self.intermediate.close(is_planned)
 
 

@@ -9,13 +9,9 @@ failed is aborted.
 
 from __future__ import annotations
 
-import logging
-
 from confluent_kafka import Producer
 
 from deduplicator.transactions.transactional_producer import TransactionalProducer
-
-log = logging.getLogger(__name__)
 
 
 class ProducerPair:
@@ -56,12 +52,6 @@ class ProducerPair:
             producer.finish_commit()
 
     def close(self) -> None:
-        """Leave no transaction open: a started commit is waited for, any other aborted."""
-        try:
-            self.finish_commit()
-        # the outcome is in doubt; the next process initialises this producer, which ends its
-        # transaction
-        except Exception as failed:
-            log.warning("a commit is not known to be done: %s", failed)
+        """Abort the transaction that is open. No commit is unfinished."""
         for producer in self.producers:
             producer.abort()

@@ -165,6 +165,10 @@ class Producers:
         self.state = "ready"
         return True
 
+    def close(self) -> None:
+        """As `ProducerPair.close`."""
+        self.abort()
+
     def initialise(self) -> None:
         """As `ProducerPair.initialise`."""
 

@@ -145,8 +145,8 @@ def _judge(run: Run, result: Result) -> str:
 
 def _compare_counters(run: Run, copy: Partitions) -> list[str]:
     """Compare the service's counters with the copy; it may count a transaction after a consumer has
-    read it, and a worker that ends, by the story or fenced by its group, may not have counted the
-    last one.
+    read it, and a worker that is killed, or a transaction in doubt, may not have counted the last
+    one.
     """
     limit = Limit(COUNTED_S)
     while True:

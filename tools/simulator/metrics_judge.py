@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from prometheus_client import Counter
+
 from common.liveness import LATE_S
-from common.metrics import HEARTBEAT, LAG, READY
+from common.metrics import HEARTBEAT, LAG, READY, RECORDS_OUT, TORN, TRANSACTIONS
 from tools.simulator.child import Child
 from tools.simulator.schedule import START_UNIX_S
 
@@ -43,7 +45,7 @@ class MetricsJudge:
         self.violation = ""
         self.no_lag_since: float | None = None
         """Since when every process is ready and reports no lag; None when this is not so."""
-        for metric in (HEARTBEAT, LAG, READY):
+        for metric in (HEARTBEAT, LAG, READY, RECORDS_OUT, TORN, TRANSACTIONS):
             metric.clear()  # of the previous schedule
 
     def has_violation(self) -> bool:
@@ -122,6 +124,20 @@ class MetricsJudge:
         lag = self.sum_reported_lag() - self._sum_blocked_lag()
         return f"a lag of {lag:.0f} is reported" if lag else ""
 
+    def describe_miscount(self) -> str:
+        """When everything is copied: whether the workers have counted other records than are there;
+        empty when not. What a killed worker has committed, or a transaction in doubt, may not be
+        counted; what was found again after a torn transaction may have been counted before.
+        """
+        counted = sum(_list_values(RECORDS_OUT, stage="deduplicator"))
+        is_certain = not self.system.killed_workers and not any(
+            _list_values(TRANSACTIONS, outcome="unknown")
+        )
+        copied = self.judge.compared
+        if counted > copied or (is_certain and counted + sum(_list_values(TORN)) < copied):
+            return f"{counted:.0f} records are counted, {copied} are there"
+        return ""
+
     def _sum_blocked_lag(self) -> float:
         """What stage one reports of partitions where a transaction stays open, because the source
         has lost its marker: what follows it waits.
@@ -170,3 +186,13 @@ class MetricsJudge:
             bool(READY.labels(*child.metric_labels)._value.get())
             and host_time_s - HEARTBEAT.labels(*child.metric_labels)._value.get() <= LATE_S
         )
+
+
+def _list_values(counter: Counter, **labels: str) -> list[float]:
+    """Its values with these labels."""
+    return [
+        sample.value
+        for metric in counter.collect()
+        for sample in metric.samples
+        if sample.name.endswith("_total") and labels.items() <= sample.labels.items()
+    ]

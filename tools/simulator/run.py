@@ -190,13 +190,15 @@ def _run_schedule(judges: Judges) -> str:
 
 def _find_unready(judges: Judges) -> str:
     """When everything is copied, every process has to become ready, no lag to be reported, every
-    frontier to be committed, and no gap to be open.
+    frontier to be committed, no gap to be open, and every record to be counted.
     """
     schedule = judges.schedule
 
     def describe_unready() -> str:
         return (
-            judges.metrics_judge.describe_unready() or judges.frontier_judge.describe_unfinished()
+            judges.metrics_judge.describe_unready()
+            or judges.frontier_judge.describe_unfinished()
+            or judges.metrics_judge.describe_miscount()
         )
 
     schedule.run(

@@ -67,6 +67,7 @@ class System(Clusters):
         self.ends_at_start: dict[TopicPartition, int] = {}
         """For each source partition, its end when the service was started."""
         self.settings = build_settings(self, self.filter_sql)
+        self.killed_workers = 0
         self.end_of_copy = EndOfCopy(self._are_workers_ready)
 
     def load_frontier_offset(self, source: TopicPartition) -> int | None:
@@ -190,6 +191,7 @@ class System(Clusters):
         """Kill the process with SIGKILL; it is started again after its backoff."""
         assert child.process is not None
         process = child.process
+        self.killed_workers += child.metric_labels[0] == "deduplicator"
         self._restart_later(child)
         if child.engine:
             child.engine.on_driver_exit()

@@ -63,6 +63,15 @@ def test_a_commit_that_fails_counts_no_torn_records() -> None:
     assert count_torn() == 0
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_end_waits_for_the_commit_and_counts_it(fails: bool) -> None:
+    """Also an end in between: a stop, or a worker that is fenced while it polls."""
+    copy = run_torn_round(fails)
+    copy.loop.close()
+    assert count_torn() == (0 if fails else RECORDS)
+    assert copy.loop.started_commit is None
+
+
 def test_what_is_no_accepted_record_was_written_by_somebody_else() -> None:
     """Nothing is committed, and no transaction stays open."""
     surplus = build_surplus([(b"other", b"record", None, 1)])
