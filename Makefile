@@ -5,8 +5,8 @@ PICTURES := $(PY) -c 'import matplotlib' 2>/dev/null || $(PIP) -r requirements-r
 # $(call option,NAME,name): --name with the value of NAME=, if it has one
 option = $(if $($1),--$2 '$($1)')
 
-.PHONY: help setup python rival brokers registry postgresql helm chart release demo test test-long \
-	lint format reference bench simulate faults soak report fuzz classes lock clean
+.PHONY: help setup python rival brokers registry postgresql prometheus helm chart release demo test \
+	test-long lint format reference bench simulate faults soak report fuzz classes lock clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
@@ -28,6 +28,9 @@ registry: setup ## a schema registry for the tests, into jars/registry
 
 postgresql: ## a PostgreSQL server for the tests, from the distribution's package
 	@build/setup postgresql
+
+prometheus: ## Prometheus for the tests of the alerts, from the distribution's package
+	@build/setup prometheus
 
 # $(call go_install,NAME AND VERSION,MODULE@VERSION,LINKER FLAGS), into build/.bin
 define go_install
@@ -71,7 +74,7 @@ SERVED = $(filter-out tests/unit% tests/simulation%,$(or $(filter tests%,$(ARGS)
 test: $(if $(SERVED),brokers postgresql,python) ## what is promised (ARGS= for pytest: tests/unit)
 	@$(PYTEST) -m 'not long' $(ARGS)
 
-test-long: brokers registry postgresql ## with other values, versions; the chart after `make helm`
+test-long: brokers registry postgresql prometheus ## with other values, versions; the chart after `make helm`
 	@REO_TEST_EXAMPLES=all $(PYTEST) -m 'long or examples' $(ARGS)
 
 lint: python ## style and types

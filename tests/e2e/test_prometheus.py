@@ -1,14 +1,12 @@
 """Prometheus itself reads configuration and rules, fires the alerts that it should, and has an
 answer of a real service for every panel.
 
-It is Debian's package `prometheus`, which has promtool too. Where it is not installed these tests
-say so; that every expression can be parsed and asks for what there is,
+`make prometheus` fetches it. That every expression can be parsed and asks for what there is,
 tests/unit/project/test_dashboard.py holds everywhere.
 """
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -18,7 +16,7 @@ import pytest
 
 from tests.conftest import Start
 from tests.harness.kafka import COPY_S, Clusters, make_records, until
-from tests.harness.prometheus import FOLDER, Prometheus
+from tests.harness.prometheus import FOLDER, PROMETHEUS, PROMTOOL, Prometheus
 from tests.harness.promql import fill_variables, panels, rules
 from tests.harness.service import Service, send_signal
 
@@ -27,10 +25,10 @@ WITHOUT = ("run {{reason}}", "records", "{{candidate}}", "transaction: ", "{{clu
 """What legends of what need not happen begin with: an end of a run, a torn transaction, errors,
 failover.
 """
-pytestmark = pytest.mark.skipif(
-    not (shutil.which("prometheus") and shutil.which("promtool")),
-    reason="Prometheus is not installed: apt-get install prometheus",
-)
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(not (PROMETHEUS and PROMTOOL), reason="there is none: `make prometheus`"),
+]
 
 
 @pytest.mark.parametrize(
@@ -47,7 +45,7 @@ def test_promtool_agrees(words: tuple[str, ...]) -> None:
     and no others.
     """
     done = subprocess.run(
-        ["promtool", *words], cwd=FOLDER, capture_output=True, text=True, check=False
+        [PROMTOOL, *words], cwd=FOLDER, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
 

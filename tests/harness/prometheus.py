@@ -1,10 +1,11 @@
-"""A real Prometheus (Debian's package `prometheus`) with this repository's configuration, scraping
-a service that was started here.
+"""A real Prometheus (`make prometheus`) with this repository's configuration, scraping a service
+that was started here.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import urllib.parse
@@ -18,6 +19,10 @@ from tests.harness.kafka import ROOT
 from tools.demo.broker import free_port
 
 FOLDER = ROOT / "deploy" / "prometheus"
+PROMETHEUS, PROMTOOL = (
+    shutil.which(name, path=f"{ROOT / 'build' / '.bin'}{os.pathsep}{os.environ['PATH']}") or ""
+    for name in ("prometheus", "promtool")
+)
 
 
 class Prometheus:
@@ -35,7 +40,7 @@ class Prometheus:
         (folder / "prometheus.yml").write_text(configuration)
         self.process = subprocess.Popen(
             [
-                "prometheus",
+                PROMETHEUS,
                 f"--config.file={folder / 'prometheus.yml'}",
                 f"--storage.tsdb.path={folder / 'data'}",
                 f"--web.listen-address=127.0.0.1:{self.port}",
