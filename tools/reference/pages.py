@@ -23,6 +23,7 @@ PAGES: Mapping[Path, Tables] = {
         "envelope": formats.envelope_table,
         "frontier": formats.frontier_table,
     },
+    ROOT / "docs" / "how-to" / "secure.md": {"IAM actions": tables.iam_actions_table},
     ROOT / "README.md": {"price": figures.price_table},
 }
 

@@ -129,6 +129,34 @@ NAMES = {
 }
 
 
+IAM_ACTIONS = {
+    ("Topic", "Read"): "ReadData",
+    ("Topic", "Write"): "WriteData",
+    ("Topic", "Create"): "CreateTopic",
+    ("Topic", "Describe"): "DescribeTopic",
+    ("Topic", "Alter"): "AlterTopic",
+    ("Topic", "Delete"): "DeleteTopic",
+    ("Topic", "DescribeConfigs"): "DescribeTopicDynamicConfiguration",
+    ("Topic", "AlterConfigs"): "AlterTopicDynamicConfiguration",
+    ("Group", "Read"): "AlterGroup",
+    ("Group", "Describe"): "DescribeGroup",
+    ("TransactionalId", "Write"): "AlterTransactionalId",
+}
+"""By resource and operation of an ACL (Amazon MSK's documentation, "Semantics of IAM authorization
+policy actions and resources").
+"""
+
+
+def iam_actions_table() -> str:
+    """For each operation of the permissions, the action of Amazon MSK's IAM that is equivalent."""
+    actions: dict[str, list[str]] = {}
+    for resource, operation in dict.fromkeys((row.resource, row.operation) for row in PERMISSIONS):
+        action = f"{operation}: `{IAM_ACTIONS[resource, operation]}`"
+        actions.setdefault(resource, []).append(action)
+    rows = (f"| {resource} | {', '.join(texts)} |" for resource, texts in actions.items())
+    return "\n".join(["| resource | ACL: action of IAM |", "|---|---|", *rows])
+
+
 def _names(setting: Setting) -> str:
     if setting.kind == "options":
         return f"`{client_options.get_variable_prefix(setting.name)}…`"
