@@ -52,10 +52,9 @@ def _read_table(table: str) -> dict[str, Guard]:
 
 _ACCESS = """
 {servers}
-    all clients must use the same cluster: use {{{side}.bootstrap_servers}}
+    all clients take it from {{{side}.bootstrap_servers}}
 security.protocol sasl.mechanism {access}
-    all clients use the same TLS and SASL settings: use {{{side}.security_protocol}}, {side}.sasl_…
-    and {side}.ssl_…
+    all clients take it from {{{side}.security_protocol}}, {side}.sasl_… and {side}.ssl_…
 ssl.endpoint.identification.algorithm = https
     without it any certificate of a trusted authority is accepted as the broker's
 """
@@ -193,7 +192,9 @@ spark.master !
     use {replicator.master}
 spark.submit.deployMode = client !
     the driver is stage one's own process
-spark.remote spark.api.mode = classic !
+spark.remote !
+    stage one needs the JVM itself, not a server of Spark's
+spark.api.mode = classic !
     stage one needs the JVM itself, not a server of Spark's
 spark.jars spark.driver.extraClassPath !
     reo gives its own there: put jars into the folder that `reo setup` prints, and run it again

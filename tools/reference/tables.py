@@ -8,7 +8,7 @@ from common.errors import ReoError
 from common.kafka.needed_acls import PARKED, PERMISSIONS
 from common.settings import client_options, foreign_variables
 from common.settings.declaration import Setting
-from common.settings.guarded_options import GUARDED
+from common.settings.guarded_options import GUARDED, Guard
 from common.settings.schema import CANDIDATES_MAX, SETTINGS
 
 STOPS = "how-to/stops.md"
@@ -83,14 +83,14 @@ def guarded_options_table() -> str:
     """Every raw option that is not free: which tables it belongs to, the values that do no harm,
     and why.
     """
-    settings: dict[tuple[str, str, str], list[str]] = {}
+    settings: dict[tuple[str, str], list[str]] = {}
     for setting, guards in GUARDED.items():
         for option, guard in guards.items():
-            harmless = "never" if guard.always else guard.harmless
-            settings.setdefault((option, harmless, guard.reason), []).append(f"`{setting}`")
+            key = (f"`{option}`{_allowed(guard)}", guard.reason)
+            settings.setdefault(key, []).append(f"`{setting}`")
     rows: dict[tuple[str, str], list[str]] = {}
-    for (option, harmless, reason), names in settings.items():
-        rows.setdefault(("<br>".join(names), reason), []).append(f"`{option}`{_allowed(harmless)}")
+    for (option, reason), names in settings.items():
+        rows.setdefault(("<br>".join(names), reason), []).append(option)
     lines = [
         f"| {'<br>'.join(options)} | {names} | {reason} |"
         for (names, reason), options in rows.items()
@@ -99,10 +99,9 @@ def guarded_options_table() -> str:
     return "\n".join([heading, "|---|---|---|", *lines])
 
 
-def _allowed(harmless: str) -> str:
-    if harmless == "never":
-        return "\\*"
-    return ": " + ", ".join(f"`{value}`" for value in harmless.split("|")) if harmless else ""
+def _allowed(guard: Guard) -> str:
+    values = ", ".join(f"`{value}`" for value in guard.harmless.split("|"))
+    return ("\\*" if guard.always else "") + (f": {values}" if guard.harmless else "")
 
 
 def permissions_table() -> str:
