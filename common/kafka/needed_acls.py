@@ -83,11 +83,11 @@ source Group --group
     the offsets that are translated
 destination Topic destination.topic
   Create: run *, topics --apply
-    only if reo has to create the topic
+    only to create it
   Alter: run *, recover --apply, topics --apply
-    only when the source has more partitions: to add them
+    only to add partitions
   AlterConfigs: topics --apply
-    configurations that `reo topics` changes; includes DescribeConfigs
+    what `reo topics` changes; includes DescribeConfigs
   Describe: run replicator, topics*, status, lag
     that it is there and has the partitions
   DescribeConfigs: run *, verify, recover*, topics
@@ -98,11 +98,11 @@ destination Topic destination.topic
     the copy
 destination Topic intermediate.topic
   Create: run *, recover --apply, topics --apply
-    only if reo has to create the topic
+    only to create it
   Alter: run *, recover --apply, topics --apply
-    only when the source has more partitions: to add them
+    only to add partitions
   AlterConfigs: topics --apply
-    configurations that `reo topics` changes; includes DescribeConfigs
+    what `reo topics` changes; includes DescribeConfigs
   DescribeConfigs: run *, recover --apply, topics
     the largest record
   Read: run deduplicator, recover --apply, status, lag, inspect, pause
@@ -112,10 +112,10 @@ destination Topic intermediate.topic
   Write: run replicator
     what was read at the source
   Delete: run deduplicator
-    records whose copy is committed are deleted
+    to delete what is copied
 destination Topic parked topic
   Create: run *
-    only if reo has to create the topic
+    only to create it
   Describe: run replicator
     that it is there
   Write: run deduplicator
@@ -137,7 +137,7 @@ destination Group --group
     the commit
 destination TransactionalId application-
   Write: run deduplicator
-    the transactions; all that begin so (prefixed)
+    the transactions
 """
 """Cluster, resource and what names it; below it each operation with the commands that need it (the
 `patterns` of a permission), and what for. `*` stands for any end of a command: `recover*` is
