@@ -19,6 +19,7 @@ from common.kafka import needed_acls, permissions
 from common.kafka.consumer_group import Group
 from common.kafka.needed_acls import OF_STAGE
 from common.kafka.route_topics import RouteTopics, load_route_topics
+from common.route_states import RouteStates, describe_halted, list_halted
 from common.settings import Settings, destination_kind, user_code
 from deduplicator import compiled_path
 from deduplicator.own_destination import StoreClient
@@ -205,6 +206,19 @@ def _check_application(state: RouteTopics) -> Iterator[Finding]:
         )
 
 
+def _check_halted(state: RouteTopics) -> Iterator[Finding]:
+    """Routes of which nothing would be copied, because somebody has paused them, or an error has
+    stopped them.
+    """
+    names = {route.intermediate_topic for route in state.sources} & state.existing.keys()
+    halted = list_halted(RouteStates(state.settings).read(names), state.sources)
+    if halted:
+        yield report_ok(
+            "halted topics",
+            f"{describe_halted(halted)}. To go on: reo resume {' '.join(sorted(halted))}",
+        )
+
+
 def _check_frontier(start: Start) -> Iterator[Finding]:
     """Unknown where a class has the frontiers that does not check them, or has found an error."""
     settings = start.settings
@@ -252,6 +266,7 @@ CHECKS = (
     Check("topic settings", lambda start: check_topic_settings(start.topics)),
     Check("schemas", lambda start: check_schemas(start.topics), when="never"),
     Check("application", lambda start: _check_application(start.topics)),
+    Check("halted topics", lambda start: _check_halted(start.topics), when="never"),
     Check("frontier", _check_frontier, "deduplicator"),
 )
 """In the order of the output."""

@@ -8,9 +8,11 @@ import faulthandler
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -23,6 +25,7 @@ from common.errors import (
 )
 from common.kafka.topics import Topic
 from common.parent_death_signal import list_children
+from common.route_states import Kind, RouteState
 from common.routes import Route
 from common.settings import Settings, load
 from reo import check
@@ -154,3 +157,33 @@ def test_a_start_runs_the_checks_of_its_stages_and_moment(monkeypatch: pytest.Mo
     ]
     assert list_found(Start(SETTINGS, ("deduplicator",)), "start") == [("two", "error")]
     assert list_found(Start(SETTINGS, ("replicator",)), "before clusters") == [("host", "ok")]
+
+
+def test_halted_topics_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As ok, with who did it and what ends it; nothing is said of a topic that runs, and nothing is
+    asked of one of which nothing was copied yet.
+    """
+    routes = {Route(name, name, f"{name}-proxy"): Topic(name, "id", 1, "") for name in "abcd"}
+    kinds: dict[str, Kind] = {"a": "stopped", "b": "running", "c": "paused"}
+    states = {f"{name}-proxy": RouteState(kind, 0, "ann") for name, kind in kinds.items()}
+    asked: list[str] = []
+
+    def read(names: Collection[str]) -> dict[str, RouteState]:
+        asked[:] = names
+        return {name: state for name, state in states.items() if name in names}
+
+    monkeypatch.setattr(check, "RouteStates", lambda _: SimpleNamespace(read=read))
+    monkeypatch.setattr(
+        check, "CHECKS", [row for row in check.CHECKS if row.name == "halted topics"]
+    )
+    start = Start(SETTINGS)
+    start.topics = cast("Any", SimpleNamespace(settings=SETTINGS, sources=routes, existing=states))
+    since = "since 1970-01-01 00:00:00 UTC, by ann"
+    assert list(check.run_checks(start)) == [
+        report_ok(
+            "halted topics", f"a is stopped {since}; c is paused {since}. To go on: reo resume a c"
+        )
+    ]
+    assert sorted(asked) == ["a-proxy", "b-proxy", "c-proxy"]
+    states.clear()
+    assert list(check.run_checks(start)) == []
