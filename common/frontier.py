@@ -28,6 +28,7 @@ from typing import NamedTuple
 import orjson
 
 from common.errors import MoveRefused
+from common.routes import TopicPartition
 
 VERSION = 2
 READABLE_VERSIONS = (1, 2)
@@ -137,14 +138,14 @@ class Frontier:
         ).decode()
 
 
-def check_not_moved(source: object, frontier: Frontier) -> None:
+def check_not_moved(source: TopicPartition, frontier: Frontier) -> None:
     """MoveRefused for a source partition that has moved to the destination."""
     if frontier.move is not None:
         raise MoveRefused(
             f"{source} {frontier.describe_move()}: producers and consumers are at the destination,"
             " and nothing more is copied. Leave the topic out of what is copied; `reo cutover back`"
             " undoes the move, or sets up the copy in the other direction",
-            topic=getattr(source, "topic", ""),
+            topic=source.topic,
         )
 
 

@@ -17,6 +17,7 @@ from common.frontier import (
     check_not_moved,
     decode,
 )
+from common.routes import TopicPartition
 from common.settings import load
 from reo.migration.cutover_back import build_reverse_frontier, build_reverse_settings
 from tests.unit.common.test_frontier import GOOD, change_metadata
@@ -29,7 +30,7 @@ def test_a_topic_that_has_moved_says_when_and_where() -> None:
     that does not know it reads the rest.
     """
     assert "mv" not in orjson.loads(GOOD.encode())
-    check_not_moved("orders-0", GOOD)
+    check_not_moved(TopicPartition("orders", 0), GOOD)
     moved = decode(change_metadata(mv=MOVE))
     assert moved == replace(GOOD, move=Move(1_790_000_123_456, "ann@host", 23))
     with pytest.raises(
@@ -37,7 +38,7 @@ def test_a_topic_that_has_moved_says_when_and_where() -> None:
         match="orders-0 moved on 2026-09-21 14:15:23 UTC, by ann@host, at source offset 18,"
         " destination offset 23: ",
     ):
-        check_not_moved("orders-0", moved)
+        check_not_moved(TopicPartition("orders", 0), moved)
 
 
 @pytest.mark.parametrize(
