@@ -124,14 +124,16 @@ class RouteStates(ConsumerGroup):
             settings.destination_cluster, settings, **{"group.id": name}
         )
 
-    def read(self, topics: Iterable[str]) -> dict[str, RouteState]:
+    def read(
+        self, topics: Iterable[str], timeout_s: float = REQUEST_TIMEOUT_S
+    ) -> dict[str, RouteState]:
         """By intermediate topic, the states of those that have one; a translated error when no
         answer comes.
         """
         commits = partition_offsets.read_committed(
             self.reader,
             [TopicPartition(topic, 0) for topic in topics],
-            REQUEST_TIMEOUT_S,
+            timeout_s,
             "the states of routes",
         )
         states = {}

@@ -46,6 +46,7 @@ from common.kafka.consumer_group import create_commit_reader
 from common.kafka.partition_offsets import GroupCommit
 from common.kafka.visible_records import read_visible
 from common.records import compute_message_checksum
+from common.route_states import RouteStates, build_waiting_error, list_halted
 from common.routes import Route, TopicPartition
 from common.settings import Settings, destination_kind
 from common.stage_process import COMPLETE_FILE
@@ -165,6 +166,7 @@ class StageTwoAlone:
         self.reader = create_commit_reader(settings.destination_cluster, settings)
         self.record_reader = create_reader(settings.destination_cluster, settings)
         self.client = create_admin_client(settings.destination_cluster, settings)
+        self.states = RouteStates(settings)
         sources = topics.map_source_partitions(copied)
         ends = partition_offsets.list_end_offsets(self.client, sources)
         begins = partition_offsets.list_beginning_offsets(self.client, ends)
@@ -185,23 +187,28 @@ class StageTwoAlone:
         self.next_check_s = 0.0
 
     def is_complete(self) -> bool:
-        """Whether all is committed, and at the destination; asks every COMMITS_INTERVAL_S."""
+        """Whether all is committed, and at the destination; asks every COMMITS_INTERVAL_S. An
+        error, as with stage one, when nothing but halted routes is left.
+        """
         if clock.monotonic() < self.next_check_s:
             return False
         self.next_check_s = clock.monotonic() + COMMITS_INTERVAL_S
         try:
-            commits = partition_offsets.read_commits(self.reader, self.targets, COMMITS_INTERVAL_S)
+            states = self.states.read({tp.topic for tp in self.targets}, COMMITS_INTERVAL_S)
+            halted = {topic for topic, state in states.items() if state.is_halted}
+            targets = {tp: one for tp, one in self.targets.items() if tp.topic not in halted}
+            commits = partition_offsets.read_commits(self.reader, targets, COMMITS_INTERVAL_S)
         except (ClusterUnreachable, HangingTransaction):
             return False
         unread = [
             tp
-            for tp, target in self.targets.items()
+            for tp, target in targets.items()
             if tp not in commits or commits[tp].intermediate_offset < target.intermediate_offset
         ]
         if unread:
             self._warn_of_lost_records(unread)
             return False
-        missing = list_behind(self.targets, commits)
+        missing = list_behind(targets, commits)
         if missing and not self.has_warned:
             self.has_warned = True
             log.warning(
@@ -210,9 +217,13 @@ class StageTwoAlone:
                 " missing",
                 ", ".join(map(str, missing)),
             )
-        return not missing and has_copied_records(
+        if missing or not has_copied_records(
             self.client, self.record_reader, self.settings, self.copied, commits
-        )
+        ):
+            return False
+        if halted:
+            raise build_waiting_error(list_halted(states, self.copied))
+        return True
 
     def _warn_of_lost_records(self, unread: Collection[TopicPartition]) -> None:
         """Once, where an end offset is lower than at the start: this never ends then. One broker's

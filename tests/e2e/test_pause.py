@@ -79,6 +79,9 @@ def test_a_topic_is_paused_while_another_goes_on(
     assert service.http_get("/readyz")[1] == f"ok\n{paused} is paused\n"
     assert read_halted(service) == {paused: "paused"}
     assert f"halted      {paused} is paused since" in reo_with(environment, "status").stdout
+    checked = reo_with(environment, "check").stdout
+    assert f"ok      halted topics: {paused} is paused since" in checked
+    assert f"reo resume {paused}\n" in checked
     waits = reo_with(environment, "verify", "--wait", "60", exit_code=36).stderr
     assert f"{paused} is paused since" in waits
     plan = reo_with(environment, "cutover", "plan", exit_code=38).stderr
@@ -100,8 +103,9 @@ def test_a_topic_is_paused_while_another_goes_on(
     wait_for_halt(service, paused, 1)
     assert clusters.destination.read(paused) == before
     service.stop()
-    ended = reo_with(environment, "run", "--stop-at-end", exit_code=36, timeout_s=COPY_S)
-    assert f"{paused} is paused since" in ended.stdout + ended.stderr
+    for words in (("run", "--stop-at-end"), ("run", "deduplicator", "--stop-at-end")):
+        ended = reo_with(environment, *words, exit_code=36, timeout_s=COPY_S)
+        assert f"{paused} is paused since" in ended.stdout + ended.stderr
 
     service = start(topic, environment=environment)
     assert "(it was paused since" in reo_with(environment, "resume", paused).stdout

@@ -11,11 +11,12 @@ import pytest
 
 from common import clock, stop_at_end
 from common.envelope import Head
-from common.errors import ClusterUnreachable
+from common.errors import ClusterUnreachable, LagsBehind, ReoError, SourceTruncated
 from common.frontier import Frontier
 from common.kafka import intermediate_records, partition_offsets
 from common.kafka.partition_offsets import GroupCommit
 from common.kafka.topics import Topic
+from common.route_states import RouteState
 from common.routes import Route, TopicPartition
 from common.settings import load
 from common.stage_process import COMPLETE_FILE
@@ -149,22 +150,77 @@ def test_what_is_read_is_not_always_copied(
     is_at_destination: bool,
     is_complete: bool,
 ) -> None:
-    """Stage two alone: the intermediate partition ended at 10 when it started, with an envelope up
-    to source offset 9.
+    """Stage two alone also has to commit the records."""
+    commits = [{HERE: before} if before else {}, {HERE: now}]
+    end = make_stage_two_alone(monkeypatch, commits, {}, is_at_destination)
+    assert end.is_complete() == is_complete
+
+
+def make_stage_two_alone(
+    monkeypatch: pytest.MonkeyPatch,
+    commits: list[dict[TopicPartition, GroupCommit]],
+    states: dict[str, RouteState],
+    is_at_destination: bool = True,
+) -> StageTwoAlone:
+    """Of the intermediate partitions of the last commits. Each ended at 10 when it started, with an
+    envelope up to source offset 9.
     """
-    answers = [{HERE: before} if before else {}, {HERE: now}]
-    monkeypatch.setattr(stop_at_end, "create_commit_reader", lambda *_: None)
-    monkeypatch.setattr(stop_at_end, "create_admin_client", lambda *_: None)
-    monkeypatch.setattr(partition_offsets, "list_end_offsets", lambda *_, **__: {HERE: 10})
-    monkeypatch.setattr(partition_offsets, "list_beginning_offsets", lambda *_: {HERE: 0})
-    monkeypatch.setattr(partition_offsets, "read_commits", lambda *_: answers.pop(0))
-    monkeypatch.setattr(stop_at_end, "create_reader", lambda *_: None)
-    newest = Head("0123456789abcdef", 1, 0, 7, 9)
-    monkeypatch.setattr(intermediate_records, "read_newest_heads", lambda *_: {HERE: newest})
+
+    def read_commits(_: object, tps: Any, *__: object) -> dict[TopicPartition, GroupCommit]:
+        read = commits.pop(0)
+        return {tp: read[tp] for tp in tps if tp in read}
+
+    intermediates = list(commits[-1])
+    for name in ("create_commit_reader", "create_admin_client", "create_reader"):
+        monkeypatch.setattr(stop_at_end, name, lambda *_: None)
+    readable = SimpleNamespace(read=lambda *_: states)
+    monkeypatch.setattr(stop_at_end, "RouteStates", lambda _: readable)
+    for module, name, value in (
+        (partition_offsets, "list_end_offsets", 10),
+        (partition_offsets, "list_beginning_offsets", 0),
+        (intermediate_records, "read_newest_heads", Head("0123456789abcdef", 1, 0, 7, 9)),
+    ):
+        answer = dict.fromkeys(intermediates, value)
+        monkeypatch.setattr(module, name, lambda *_, answer=answer, **__: answer)
+    monkeypatch.setattr(partition_offsets, "read_commits", read_commits)
     monkeypatch.setattr(stop_at_end, "has_copied_records", lambda *_: is_at_destination)
-    settings = cast("Any", SimpleNamespace(destination_cluster=None))
-    copied = {Route("orders", "orders", HERE.topic): Topic("orders", "source", 1, "")}
-    assert StageTwoAlone(settings, copied).is_complete() == is_complete
+    names = [tp.topic.removesuffix("-proxy") for tp in intermediates]
+    copied = {Route(name, name, f"{name}-proxy"): Topic(name, "source", 1, "") for name in names}
+    return StageTwoAlone(cast("Any", SimpleNamespace(destination_cluster=None)), copied)
+
+
+@pytest.mark.parametrize(
+    ("state", "error"),
+    [
+        (RouteState("paused", 1, "ann"), LagsBehind),
+        (RouteState("stopped", 1, "ann", SourceTruncated.exit_code, "ends at 3"), SourceTruncated),
+    ],
+    ids=["paused", "stopped"],
+)
+def test_a_halted_route_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, story: Story, state: RouteState, error: type[ReoError]
+) -> None:
+    """Stage two alone, as with stage one: when the others are copied, the service ends with the
+    code of what has stopped the route, or with 36. Resumed, the route is waited for again.
+    """
+    there = TopicPartition("logs-proxy", 0)
+    begun, copied = make_commit(4, 5), make_commit(9, 10)
+    commits = [
+        {},
+        {HERE: begun, there: begun},
+        {HERE: copied, there: begun},
+        {HERE: copied, there: begun},
+    ]
+    states = {there.topic: state}
+    end = make_stage_two_alone(monkeypatch, commits, states)
+    story.now = 1.0
+    assert not end.is_complete()
+    story.now = 2.0
+    with pytest.raises(error, match=f"logs is {state.kind} .*`reo resume logs`"):
+        end.is_complete()
+    states[there.topic] = state._replace(kind="running")
+    story.now = 3.0
+    assert not end.is_complete()
 
 
 def test_an_end_that_is_lower_now_is_named_once(
@@ -181,6 +237,7 @@ def test_an_end_that_is_lower_now_is_named_once(
 
     for name in ("create_commit_reader", "create_admin_client", "create_reader"):
         monkeypatch.setattr(stop_at_end, name, lambda *_: None)
+    monkeypatch.setattr(stop_at_end, "RouteStates", lambda _: SimpleNamespace(read=lambda *_: {}))
     monkeypatch.setattr(partition_offsets, "list_end_offsets", list_end_offsets)
     monkeypatch.setattr(partition_offsets, "list_beginning_offsets", lambda *_: {HERE: 0})
     monkeypatch.setattr(partition_offsets, "read_commits", lambda *_: {})
