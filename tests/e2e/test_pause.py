@@ -50,6 +50,20 @@ def wait_for_halt(service: Service, name: str, value: int, state: str = "paused"
     )
 
 
+def check_who_names_it(service: Service, environment: dict[str, str], paused: str) -> None:
+    """All that shows the service, and whoever would wait for the topic."""
+    assert service.http_get("/readyz")[1] == f"ok\n{paused} is paused\n"
+    assert read_halted(service) == {paused: "paused"}
+    assert f"halted      {paused} is paused since" in reo_with(environment, "status").stdout
+    checked = reo_with(environment, "check").stdout
+    assert f"ok      halted topics: {paused} is paused since" in checked
+    assert f"reo resume {paused}\n" in checked
+    waits = reo_with(environment, "verify", "--wait", "60", exit_code=36).stderr
+    assert f"{paused} is paused since" in waits
+    plan = reo_with(environment, "cutover", "plan", exit_code=38).stderr
+    assert f"{paused} is paused since" in plan
+
+
 def test_a_topic_is_paused_while_another_goes_on(
     clusters: Clusters, topic: str, start: Start
 ) -> None:
@@ -76,16 +90,7 @@ def test_a_topic_is_paused_while_another_goes_on(
     write(clusters, paused, 1)
     write(clusters, other, 1)
     wait_for(clusters, other, 2)
-    assert service.http_get("/readyz")[1] == f"ok\n{paused} is paused\n"
-    assert read_halted(service) == {paused: "paused"}
-    assert f"halted      {paused} is paused since" in reo_with(environment, "status").stdout
-    checked = reo_with(environment, "check").stdout
-    assert f"ok      halted topics: {paused} is paused since" in checked
-    assert f"reo resume {paused}\n" in checked
-    waits = reo_with(environment, "verify", "--wait", "60", exit_code=36).stderr
-    assert f"{paused} is paused since" in waits
-    plan = reo_with(environment, "cutover", "plan", exit_code=38).stderr
-    assert f"{paused} is paused since" in plan
+    check_who_names_it(service, environment, paused)
     reo_with(environment, "pause", other)
     until(
         lambda: (
