@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 
 from common import settings as reo_settings
-from common.errors import FrontierUnreadable
+from common.errors import FrontierUnreadable, LagsBehind
 from common.kafka.consumer_group import Commit
 from common.route_states import HaltedRoutes, RouteState, RouteStates
 from common.routes import TopicPartition
+from tests.broker.test_status import RECORDS, feed_the_rest
+from tests.conftest import Start
 from tests.harness.commands import reo
 from tests.harness.kafka import Clusters
+from tests.harness.recovery import FIRST_RECORDS, copy_and_stop
 from tests.harness.service import build_environment
 
 PAUSED = RouteState("paused", 1_000_000_000_000, "somebody@somewhere")
@@ -52,3 +55,23 @@ def test_what_is_no_state_is_not_guessed(clusters: Clusters, topic: str, metadat
     states.commit({TopicPartition(f"{topic}-proxy", 0): Commit(0, metadata)})
     with pytest.raises(FrontierUnreadable, match=f"{topic}-proxy-0 in group .* delete the group"):
         states.read([f"{topic}-proxy"])
+
+
+def test_stage_two_alone_ends_at_a_halted_topic(
+    clusters: Clusters, topic: str, start: Start
+) -> None:
+    """With envelopes that nobody has read, `--stop-at-end` ends with 36; resumed, with an exact
+    copy.
+    """
+    copy_and_stop(clusters, topic, start, RECORDS)
+    clusters.source.write(topic, RECORDS[FIRST_RECORDS:])
+    feed_the_rest(clusters, topic)
+    reo(clusters, topic, "pause", topic)
+    service = start(topic, "deduplicator", "--stop-at-end")
+    assert service.wait_for_exit() == LagsBehind.exit_code, service.read_log_tail()
+    assert f"{topic} is paused since" in service.log
+    assert sum(map(len, clusters.destination.read(topic).values())) == FIRST_RECORDS
+    reo(clusters, topic, "resume", topic)
+    service = start(topic, "deduplicator", "--stop-at-end")
+    assert service.wait_for_exit() == 0, service.read_log_tail()
+    assert clusters.differences(topic, topic) == []
