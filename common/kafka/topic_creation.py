@@ -17,6 +17,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
+from common import clock
 from common.errors import StageFailed, TopicMissing
 from common.kafka import copied_configs, topic_fitness, topics
 from common.kafka.client_errors import translate
@@ -29,6 +30,7 @@ from common.settings import Settings, destination_kind
 from common.settings.clusters import Cluster
 
 log = logging.getLogger(__name__)
+AGAIN_S = 2.0
 
 
 def prepare_topics(
@@ -37,10 +39,17 @@ def prepare_topics(
     """Create or extend missing topics, refuse topics that do not allow an exact copy, and return
     the routes with their source topics. `beat` is called for each topic: many take long.
     """
-    return create_missing(load_route_topics(settings), beat)
+    while True:
+        state = load_route_topics(settings)
+        try:
+            return _create_missing(state, beat)
+        except TopicMissing as missing:  # a source topic is named when they are described again
+            log.info("a topic was deleted just now: %s", missing)
+            beat()
+            clock.sleep(AGAIN_S)
 
 
-def create_missing(
+def _create_missing(
     state: RouteTopics, beat: Callable[[], None] = lambda: None
 ) -> dict[Route, Topic]:
     """The same, for topics that were described just now."""

@@ -22,9 +22,9 @@ from common import clock, source_pool
 from common.errors import (
     ClusterUnreachable,
     HangingTransaction,
-    ReoError,
     SourceRefused,
     SourceTruncated,
+    Stop,
     TopicMissing,
 )
 from common.frontier import Frontier
@@ -148,6 +148,25 @@ class Planner:
             self.liveness.set_ready()
             clock.sleep(PAUSE_S)
 
+    def is_prepared(self, settings: Settings) -> bool:
+        """Create what the topics and partitions that have appeared need; whether stage two has
+        committed a frontier for each of them. Until then the present run need not end. `settings`
+        are those of its plan.
+        """
+        try:
+            prepared = topic_creation.prepare_topics(settings, self.liveness.beat)
+        except ClusterUnreachable as silent:
+            log.warning("new topics or partitions cannot be prepared now: %s", silent)
+            return False
+        except Stop:  # the next plan repairs or names it
+            return True
+        partitions = topics.map_source_partitions(prepared)
+        missing = partitions.keys() - self.try_read_commits(partitions).keys()
+        if missing and clock.monotonic() > self.logged_at_s + LOG_S:
+            self.logged_at_s = clock.monotonic()
+            self._log_waiting(sorted(missing), {})
+        return not missing
+
     def begin_run(self) -> None:
         """A run with the last plan begins: the next plan has another epoch."""
         self.epochs.is_used = True
@@ -214,14 +233,7 @@ class Planner:
         is_logged = False
         while True:
             self.liveness.report_waiting("source")
-            try:
-                sources = topic_creation.prepare_topics(settings, self.liveness.beat)
-            except TopicMissing as missing:
-                if isinstance(source_pool.take_snapshot(settings), ReoError):
-                    raise
-                log.info("a topic of the destination was deleted just now: %s", missing)
-                clock.sleep(RETRY_S)
-                continue
+            sources = topic_creation.prepare_topics(settings, self.liveness.beat)
             topics.check_none_deleted(self.last_sources, sources)
             if sources or self.left_out or self.settings.stop_at_end or self.stopping():
                 self.last_sources = sources

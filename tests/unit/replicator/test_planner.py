@@ -10,9 +10,10 @@ from typing import Any, cast
 
 import pytest
 
-from common import clock, source_pool
+from common import source_pool
 from common.errors import (
     AccessRefused,
+    ClusterUnreachable,
     ReoError,
     SourceRefused,
     SourceTruncated,
@@ -45,6 +46,33 @@ def create_planner(select_source: Callable[..., Any]) -> Planner:
         lambda: False,
         NONE_HALTED,
     )
+
+
+@pytest.mark.parametrize(
+    ("prepare", "committed", "is_prepared"),
+    [
+        ({TP: TP}, {TP}, True),
+        ({TP: TP}, set(), False),
+        (ClusterUnreachable("no answer"), {TP}, False),
+        (TopicMissing("deleted just now"), set(), True),
+    ],
+    ids=["frontiers", "no frontier yet", "silence", "an error that the next plan names"],
+)
+def test_a_run_goes_on_until_what_is_new_has_frontiers(
+    monkeypatch: pytest.MonkeyPatch, prepare: Any, committed: set[TopicPartition], is_prepared: bool
+) -> None:
+    """The topics are prepared first: stage two needs them."""
+
+    def prepare_topics(*_: object) -> Any:
+        if isinstance(prepare, Exception):
+            raise prepare
+        return prepare
+
+    planner = create_planner(lambda: None)
+    monkeypatch.setattr(topic_creation, "prepare_topics", prepare_topics)
+    monkeypatch.setattr(topics, "map_source_partitions", lambda prepared: prepared)
+    monkeypatch.setattr(planner, "try_read_commits", lambda _: dict.fromkeys(committed))
+    assert planner.is_prepared(cast(Any, None)) is is_prepared
 
 
 def plan_with(
@@ -141,34 +169,6 @@ def test_what_one_candidate_lacks_does_not_end_a_plan(monkeypatch: pytest.Monkey
     monkeypatch.setattr(planner, "_install_epoch", lambda _: None)
     assert planner.plan() is None
     assert asked == ["the first", "the second"]
-
-
-@pytest.mark.parametrize("has_source", [True, False])
-def test_a_topic_of_the_destination_that_is_deleted_is_created_again(
-    monkeypatch: pytest.MonkeyPatch, has_source: bool
-) -> None:
-    """It was there when the topics were listed, and is gone when its configuration is read: the
-    next try creates it. A source topic that is gone is a stop.
-    """
-    answers: list[Any] = [TopicMissing("reading the configuration of topic copy-proxy"), {}]
-
-    def prepare(*_: object) -> Any:
-        answer = answers.pop(0)
-        if isinstance(answer, ReoError):
-            raise answer
-        return answer
-
-    monkeypatch.setattr(topic_creation, "prepare_topics", prepare)
-    monkeypatch.setattr(permissions, "check_permissions", lambda *_: None)
-    monkeypatch.setattr(clock, "sleep", lambda _: None)
-    found = SimpleNamespace() if has_source else TopicMissing("orders does not exist")
-    monkeypatch.setattr(source_pool, "take_snapshot", lambda _: found)
-    planner = create_planner(lambda: None)
-    if has_source:
-        assert planner._prepare_sources(planner.settings) == {}
-    else:
-        with pytest.raises(TopicMissing, match="reading the configuration"):
-            planner._prepare_sources(planner.settings)
 
 
 def test_a_topic_that_is_deleted_while_the_plan_is_made_is_prepared_again(

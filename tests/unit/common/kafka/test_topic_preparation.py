@@ -10,8 +10,9 @@ from typing import Any, cast
 import pytest
 from confluent_kafka.admin import ConfigSource
 
+from common import clock
 from common.envelope import OFFSET_MAX, EnvelopeRecord, Head
-from common.errors import TopicsUnfit
+from common.errors import TopicMissing, TopicsUnfit
 from common.kafka import route_topics, topic_creation, topics
 from common.kafka.copied_configs import ENVELOPE_EXTRA_BYTES, LIMIT
 from common.kafka.route_topics import RouteTopics
@@ -44,6 +45,35 @@ def test_each_topic_is_a_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert topic_creation.prepare_topics(settings, lambda: told.append("beat")) == copied
     assert told == ["beat", "a", "beat", "b", "beat", "c"]
+
+
+def test_a_topic_of_the_destination_that_is_deleted_is_created_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was there when the topics were listed, and is gone when its configuration is read: they
+    are listed again, which names a source topic that is gone.
+    """
+    listed: list[Any] = ["with it", "without it", TopicMissing("orders does not exist")]
+
+    def load_route_topics(_: object) -> Any:
+        state = listed.pop(0)
+        if isinstance(state, TopicMissing):
+            raise state
+        return state
+
+    def create_missing(state: object, _: object) -> Any:
+        if state == "without it":
+            return {}
+        raise TopicMissing("reading the configuration of topic copy-proxy")
+
+    monkeypatch.setattr(topic_creation, "load_route_topics", load_route_topics)
+    monkeypatch.setattr(topic_creation, "_create_missing", create_missing)
+    monkeypatch.setattr(clock, "sleep", lambda _: None)
+    settings = cast(Any, None)
+    assert topic_creation.prepare_topics(settings) == {}
+    listed.insert(0, "with it")
+    with pytest.raises(TopicMissing, match="orders does not exist"):
+        topic_creation.prepare_topics(settings)
 
 
 def describe_topics(settings: Settings, partitions: int, brokers: int) -> RouteTopics:
