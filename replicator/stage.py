@@ -296,7 +296,7 @@ class Stage:
             if self.planner.has_switched:
                 return "switched"
             event = self._evaluate_run(watch)
-            if event is not None:
+            if event is not None and (event != "grown" or self.planner.is_prepared(watch.settings)):
                 return event
             # `run.find_end_event` handles a failed query
             with contextlib.suppress(StreamingQueryException):

@@ -160,7 +160,7 @@ class Watch:
         self.last_snapshot = now
         report_snapshot(before, now, self.lag)
         event = find_event(self.plan, before, now)
-        if event is None:
+        if event is None or event == "grown":
             self._write_empty_ranges(now)
         return event
 
@@ -217,7 +217,8 @@ def find_event(plan: Plan, before: ClusterSnapshot | None, now: ClusterSnapshot)
                  an intermediate partition has gone back, or its topic is gone
     stalled      stage two has read everything, something waits at the source, and stage one writes
                  nothing; or what waited there was deleted, which the next plan names
-    grown        the source has more topics or partitions
+    grown        the source has more topics or partitions; the run need not end before each of them
+                 has a frontier
     """
     partitions = now.asked
     if any(map(is_truncated, partitions.values())):

@@ -4,6 +4,7 @@ service or two.
 
 from __future__ import annotations
 
+import signal
 import time
 
 import pytest
@@ -14,7 +15,7 @@ from tests.conftest import Start
 from tests.harness.kafka import COPY_S, Cluster, Clusters, make_record, make_records, until
 from tests.harness.producing import produce_records
 from tests.harness.recovery import add_source_offsets
-from tests.harness.service import Service
+from tests.harness.service import Service, send_signal
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 
 QUIET_S = 7.0
@@ -83,6 +84,49 @@ def test_a_growing_topic_is_followed(clusters: Clusters, topic: str, start: Star
     assert any(service.metric("reo_runs_total", reason=why) for why in ("grown", "stalled")), (
         "a new run has to follow the new partitions"
     )
+    service.stop()
+
+
+def test_a_run_goes_on_until_a_new_partition_has_a_frontier(
+    clusters: Clusters, topic: str, start: Start
+) -> None:
+    """Stage two stands still while the source gets a partition: stage one creates what that needs,
+    and writes what the others get. Only then a run with the new partition begins.
+    """
+    source, destination, intermediate_topic = (
+        clusters.source,
+        clusters.destination,
+        f"{topic}-proxy",
+    )
+    source.create(topic, 2)
+    source.write(topic, make_records(range(500), 2))
+    service = start(topic)
+    clusters.wait_for_copy(topic, 500)
+
+    worker = until(lambda: service.find_pid("deduplicator", 0), "the worker lives")
+    send_signal(worker, signal.SIGSTOP)
+    add_partitions(source, topic, 3)
+    until(
+        lambda: destination.partitions(intermediate_topic) == 3,
+        "the intermediate topic has the new partition",
+        COPY_S,
+    )
+    before = destination.end_offsets(intermediate_topic)
+    source.write(topic, make_records(range(500, 1000), 2))
+    until(
+        lambda: all(
+            end > before[partition]
+            for partition, end in destination.end_offsets(intermediate_topic).items()
+            if partition < 2
+        ),
+        "the run goes on",
+        COPY_S,
+    )
+    assert service.metric("reo_runs_total", reason="grown") == 0
+    send_signal(worker, signal.SIGCONT)
+    source.write(topic, make_records(range(1000, 2000), 3))
+    clusters.wait_for_copy(topic, 2000)
+    assert service.metric("reo_runs_total", reason="grown") == 1
     service.stop()
 
 

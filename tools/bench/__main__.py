@@ -28,6 +28,7 @@ from rich.console import Console
 
 from tools.bench import latency, stage_limits
 from tools.bench.contenders import Contender, MirrorMakerContender, Reo
+from tools.bench.interruptions import measure_interruptions
 from tools.bench.load import KINDS, fill
 from tools.bench.machine import describe_machine
 from tools.bench.partitions import measure_partitions
@@ -126,7 +127,7 @@ class Bench:
         for kind in kinds:
             self._copy_in_turn(f"warm-up, {kind}", kind, 1)
             self._copy_in_turn(f"throughput, {kind}", kind, self.rounds)
-        if not kinds and "partitions" not in self.only.pattern:
+        if not kinds and not re.search("partitions|interruptions", self.only.pattern):
             self._copy_in_turn(f"warm-up, {DEFAULT_KIND}", DEFAULT_KIND, 1)
 
     def _copy_in_turn(self, section: str, kind: str, rounds: int) -> None:
@@ -242,6 +243,17 @@ class Bench:
                     partial(measure_partitions, self.testbed, count),
                 )
 
+    def interruptions(self) -> None:
+        """How long the other topics wait when the plan of the service changes."""
+        for number in range(self.own_rounds if self.only.search("interruptions") else 0):
+            self.testbed.delete_topics()
+            self.measure(
+                "interruptions",
+                "reo",
+                number,
+                partial(measure_interruptions, self.testbed, f"changed-{number}"),
+            )
+
     def limits(self) -> None:
         """Each stage alone; `reo verify` of what they have copied; a bare loop."""
         if not self.only.search("limits"):
@@ -300,6 +312,7 @@ def main() -> None:
             bench.limits,
             bench.growth,
             bench.partitions,
+            bench.interruptions,
         ):
             part()
 

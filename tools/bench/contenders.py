@@ -38,7 +38,9 @@ class Contender(ABC):
 
 
 class Reo(Contender):
-    """reo with its default settings and `settings`; several topics are separated by commas."""
+    """reo with its default settings and `settings`; several topics are separated by commas, a
+    pattern begins with ^.
+    """
 
     name = "reo"
 
@@ -48,7 +50,7 @@ class Reo(Contender):
         there = {
             "REO_SOURCE_BOOTSTRAP_SERVERS": testbed.source.address,
             "REO_DESTINATION_BOOTSTRAP_SERVERS": testbed.destination.address,
-            "REO_TOPICS" if "," in topic else "REO_SOURCE_TOPIC": topic,
+            "REO_TOPICS" if set(topic) & set(",^") else "REO_SOURCE_TOPIC": topic,
             "REO_APPLICATION": f"reo-{label}",
         }
         self.service = Service(there | settings, testbed.folder / f"reo-{label}.log", stages)

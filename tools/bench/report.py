@@ -108,6 +108,13 @@ PARTITION_FIGURES: Figures = {
     "file descriptors": ("descriptors_all", "{:,.0f}"),
     "idle, % of a core": ("idle_percent_all", "{:.1f}"),
 }
+INTERRUPTION_FIGURES: Figures = {
+    "nothing changes": ("nothing_ms", "{:,.0f}"),
+    "a topic is added": ("topic_ms", "{:,.0f}"),
+    "a partition": ("partition_ms", "{:,.0f}"),
+    "it is paused": ("pause_ms", "{:,.0f}"),
+    "resumed": ("resume_ms", "{:,.0f}"),
+}
 LATENCY_FIGURES: Figures = {name: (f"{name}_ms", "{:.1f}") for name in ("p50", "p90", "p99", "max")}
 
 
@@ -253,6 +260,12 @@ def format_details(results: Results) -> list[str]:
             "After a stop",
             "catching up",
             {"seconds until records are less than 1 s old": ("catch_up_s", "{:.1f}")},
+        ),
+        *format_medians(
+            results,
+            "The longest wait of a topic with 200 records/s while another one changes, ms",
+            "interruptions",
+            INTERRUPTION_FIGURES,
         ),
         *format_hops(results),
         *format_rounds(results, "Latency in each round, ms", "latency", LATENCY_FIGURES),
