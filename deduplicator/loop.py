@@ -258,3 +258,5 @@ class Loop:
         failpoints.hit("two: first frontier made")
         for partition in uncommitted:
             partition.on_commit_started()
+            if partition.replaced:
+                log.warning("%s: %s", partition.source_tp, partition.describe_replaced())

@@ -51,6 +51,8 @@ class Partition:
     """Whether it is started, and not revoked since."""
     is_uncommitted: bool = False
     """Whether the group does not have this frontier: it is committed before anything else."""
+    replaced: Frontier | None = None
+    """The frontier that was there before this first one: its destination topic is gone."""
     decisions: RoundDecisions | None = None
     """Those of the present round, if it has an envelope of this partition."""
     sent: GroupCommit | None = None
@@ -69,6 +71,16 @@ class Partition:
     def destination_tp(self) -> TopicPartition:
         """The partition at the destination, of a route that is one to one."""
         return self.route.get_destination(self.tp.partition)
+
+    def describe_replaced(self) -> str:
+        """Why a copy that had a frontier begins again, as text."""
+        assert self.replaced is not None
+        return (
+            f"its frontier, up to source offset {self.replaced.source_offset}, is of a destination"
+            f" topic that is gone (deleted, or recreated since; its id was"
+            f" {self.replaced.destination_topic_id or 'not kept'}). The copy begins again at source"
+            f" offset {self.frontier.source_offset + 1}"
+        )
 
     @property
     def parked_tp(self) -> TopicPartition:

@@ -4,17 +4,18 @@ what is missing, and `reo check` says what would be created.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from confluent_kafka.admin import AdminClient
 
+from common.frontier import Frontier
 from common.kafka import topic_fitness, topics
 from common.kafka.clients import create_admin_clients
 from common.kafka.copied_configs import Entries
 from common.kafka.topics import Topic
-from common.routes import Route
-from common.settings import Settings
+from common.routes import Route, TopicPartition
+from common.settings import Settings, destination_kind
 from common.settings.clusters import Cluster
 
 NEW_PARTITION_S = 0.05
@@ -113,3 +114,24 @@ def load_route_topics(settings: Settings) -> RouteTopics:
     return RouteTopics(
         settings, source_admin, destination_admin, sources, parked, existing, brokers, names
     )
+
+
+def find_gone(
+    settings: Settings,
+    routes: Collection[Route],
+    existing: Mapping[str, Topic],
+    frontiers: Mapping[TopicPartition, Frontier],
+) -> dict[TopicPartition, str]:
+    """The intermediate partitions whose frontier is of a destination topic that was deleted, or
+    recreated since, each with its name: a start does not use such a frontier, and copies again.
+    `existing` has the destination's topics by name.
+    """
+    if destination_kind.is_outside_kafka(settings):
+        return {}
+    names = {route.intermediate_topic: route.destination_topic for route in routes}
+    ids = {name: topic.topic_id for name, topic in existing.items()}
+    return {
+        tp: names[tp.topic]
+        for tp, frontier in frontiers.items()
+        if tp.topic in names and ids.get(names[tp.topic]) != frontier.destination_topic_id
+    }

@@ -209,7 +209,15 @@ class PartitionStarter:
             destination_known=output.known_offset,
             sent=output.sent,
         )
-        return Partition(found.tp, found.route, -1, frontier, output, is_uncommitted=True)
+        return Partition(
+            found.tp,
+            found.route,
+            -1,
+            frontier,
+            output,
+            is_uncommitted=True,
+            replaced=found.commit.frontier if found.commit else None,
+        )
 
     def _load_frontiers(
         self,

@@ -21,7 +21,7 @@ from common.frontier import Frontier
 from common.kafka import partition_offsets
 from common.kafka.clients import create_admin_client, create_reader
 from common.kafka.consumer_group import Group
-from common.kafka.route_topics import RouteTopics
+from common.kafka.route_topics import RouteTopics, find_gone
 from common.kafka.topics import Topic, list_intermediate_partitions
 from common.kafka.visible_records import read_visible
 from common.liveness import Liveness
@@ -45,9 +45,10 @@ from replicator.runs import source_checks, tail_comparison
 
 ABOUT = "frontier"
 CONTINUES = "the destination confirms it; the copy would continue at"
-CONTINUES_ANEW = (
-    "the group lost its commit and the store has it, or the destination was recreated; the copy"
-    " would continue at"
+CONTINUES_ANEW = "the group lost its commit and the store has it; the copy would continue at"
+BEGINS_AGAIN = (
+    "it is of a destination that is gone, deleted or recreated since it was copied to; the copy"
+    " would begin again at"
 )
 BEGINS = "there is none yet; the copy would begin at"
 
@@ -113,18 +114,24 @@ def _check_first_offsets(
     about = f"{ABOUT} of {route.source_topic}"
     partitions = list(map(route.get_intermediate, range(source.partitions)))
     try:
-        started = group.list_commits(partitions, require_stable=False)
+        committed = group.list_commits(partitions, require_stable=False)
+        frontiers = group.list_frontiers()
+        of_route = {tp: frontiers[tp] for tp in committed.keys() & frontiers.keys()}
+        gone = find_gone(state.settings, [route], state.existing, of_route)
+        started = committed.keys() - gone
         check_start_offsets(state.settings, state.source_admin, {route: source}, started)
         if not started:  # else somebody deleted the intermediate topic, or the source has grown
             _check_no_copy(state, route, source)
-        # of other topics: this one came later
-        added = bool(group.list_frontiers())
-        missing = [route.get_source(tp.partition) for tp in partitions if tp not in started]
-        begins = find_first_source_offsets(
-            state.settings, state.source_admin, dict.fromkeys(missing, added)
-        )
-        if begins:
-            yield report_ok(about, f"{BEGINS} {_describe_offsets(state, begins)}")
+        for how, missing in (
+            (BEGINS_AGAIN, [tp for tp in partitions if tp in gone]),
+            (BEGINS, [tp for tp in partitions if tp not in committed]),
+        ):
+            # beside frontiers of other topics: this one came later
+            sources = [route.get_source(tp.partition) for tp in missing]
+            added = dict.fromkeys(sources, bool(frontiers))
+            begins = find_first_source_offsets(state.settings, state.source_admin, added)
+            if begins:
+                yield _report_offsets(state, about, how, begins)
     except ReoError as error:
         yield report_failure(about, error)
 
@@ -182,14 +189,17 @@ def _check_start(
         about = f"{ABOUT} of {route.source_topic}"
         next_offsets: dict[str, dict[TopicPartition, int]] = {}
         for tp in map(route.get_intermediate, range(source.partitions)):
-            how = CONTINUES
-            if started[tp].is_uncommitted:
-                how = CONTINUES_ANEW if tp in known else BEGINS
+            how = BEGINS
+            if started[tp].replaced:
+                how = BEGINS_AGAIN
+            elif not started[tp].is_uncommitted:
+                how = CONTINUES
+            elif tp in known:
+                how = CONTINUES_ANEW
             next_offset = started[tp].frontier.source_offset + 1
             next_offsets.setdefault(how, {})[route.get_source(tp.partition)] = next_offset
         findings += [
-            report_ok(about, f"{how} {_describe_offsets(state, offsets)}")
-            for how, offsets in next_offsets.items()
+            _report_offsets(state, about, how, offsets) for how, offsets in next_offsets.items()
         ]
         findings += _check_surplus(state, route, started.values())
     return {tp: partition.frontier for tp, partition in started.items()}, findings
@@ -275,6 +285,17 @@ def _check_source(
             "source candidates",
             SourceRefused("all of them are refused, each for the reason above. Repair one of them"),
         )
+
+
+def _report_offsets(
+    state: RouteTopics, about: str, how: str, offsets: Mapping[TopicPartition, int]
+) -> Finding:
+    seen = f"{how} {_describe_offsets(state, offsets)}"
+    if how != BEGINS_AGAIN:
+        return report_ok(about, seen)
+    return report_warning(
+        about, seen, "find out first who deleted the topic, if that was not intended"
+    )
 
 
 def _describe_offsets(state: RouteTopics, offsets: Mapping[TopicPartition, int]) -> str:

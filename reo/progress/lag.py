@@ -9,10 +9,10 @@ lag that was not measured is within no limit.
 from __future__ import annotations
 
 from common import source_pool
-from common.errors import FrontierLost, LagsBehind, TopicMissing
+from common.errors import DestinationTruncated, FrontierLost, LagsBehind, TopicMissing
 from common.kafka import permissions
 from common.settings import Settings
-from reo.progress.partition_progress import PartitionProgress, sum_lags
+from reo.progress.partition_progress import PartitionProgress, describe_gone, sum_lags
 from reo.progress.snapshot import SnapshotReader
 from reo.report import format_table, print_json
 
@@ -30,7 +30,8 @@ def check_limits(
     partitions: list[PartitionProgress], max_records: int | None, max_seconds: float | None
 ) -> None:
     """LagsBehind when the lag exceeds a limit. With a limit, also an error when the lag is not
-    known: TopicMissing without partitions, FrontierLost where nothing tells how far the copy is.
+    known: TopicMissing without partitions, FrontierLost where nothing tells how far the copy is;
+    and DestinationTruncated where the copy is gone.
     """
     if max_records is None and max_seconds is None:
         return
@@ -38,6 +39,10 @@ def check_limits(
         raise TopicMissing(
             "the lag cannot be measured: no source topic matches what is to be copied. Correct"
             " source.topic, topics or --topic"
+        )
+    if gone := describe_gone(partitions):
+        raise DestinationTruncated(
+            f"{gone}. The service copies it again when it starts, or copies the next record"
         )
     lag, exceeded = sum_lags(partitions).both, []
     if max_records is not None and lag.records > max_records:
@@ -60,15 +65,19 @@ def run_command(
     settings: Settings, as_json: bool, max_records: int | None, max_seconds: float | None
 ) -> int:
     """The command: exit code 0; with a limit, 36 when the lag exceeds it, and another one when the
-    lag is not known.
+    lag is not known, or the copy is gone.
     """
     settings = source_pool.select_answering(settings)
     permissions.check_permissions(settings, "lag")
     partitions = SnapshotReader(settings).take_snapshot().partitions
     if as_json:
-        rows = [row.source._asdict() | row.lags.to_dict() for row in partitions]
+        rows = [
+            row.source._asdict() | row.lags.to_dict() | {"destination_gone": bool(row.gone_topic)}
+            for row in partitions
+        ]
         print_json({"partitions": rows, "total": sum_lags(partitions).to_dict()})
     else:
-        print(format_text(partitions))
+        gone = describe_gone(partitions)
+        print(format_text(partitions) + (f"\n{gone}: all of it counts" if gone else ""))
     check_limits(partitions, max_records, max_seconds)
     return 0

@@ -83,11 +83,21 @@ class PartitionProgress:
     """Whether the newest run has written its epoch, and not begun: it waits until stage two has
     read the intermediate partition.
     """
+    gone_topic: str = ""
+    """The destination topic that its frontier was of, if it was deleted, or recreated since: such a
+    frontier is not used, and all is copied again.
+    """
 
     @property
     def move(self) -> Move | None:
         """That it has moved to the destination."""
         return self.frontier.move if self.frontier else None
+
+
+def describe_gone(partitions: Iterable[PartitionProgress]) -> str:
+    """Which destination topics are gone, as text; empty when none is."""
+    names = ", ".join(sorted({row.gone_topic for row in partitions} - {""}))
+    return names and f"{names}: deleted at the destination, or recreated, since it was copied to"
 
 
 def measure_lag(offsets: int, first: Consumed | None, now_ms: float, held_back: int = 0) -> Lag:

@@ -25,6 +25,7 @@ from common.kafka import partition_offsets, topics, visible_records
 from common.kafka.consumer_group import Group
 from common.kafka.intermediate_records import parse_intermediate
 from common.kafka.partition_offsets import GroupCommit
+from common.kafka.route_topics import find_gone
 from common.kafka.topics import Topic
 from common.records import Consumed
 from common.route_states import RouteState, RouteStates, list_halted
@@ -127,7 +128,10 @@ class SnapshotReader:
             if tp.topic in existing and tp.partition < existing[tp.topic].partitions
         ]
         commits = self.group.read_commits(intermediates)
-        readings = Readings(settings, self.clients, pairs, intermediates, commits)
+        copied = {tp: one.frontier for tp, one in commits.items() if one.frontier.move is None}
+        gone = find_gone(settings, sources, existing, copied)
+        used = {tp: commit for tp, commit in commits.items() if tp not in gone}
+        readings = Readings(settings, self.clients, pairs, intermediates, used, gone)
         outputs = [
             TopicPartition(name, partition)
             for name, copied in {one.destination_topic: one.partitions for one in sources}.items()
@@ -147,7 +151,8 @@ class SnapshotReader:
 
 class Readings:
     """What is read of all partitions at one moment; `pairs` has the intermediate partition of each
-    source partition, `intermediates` has those that exist.
+    source partition, `intermediates` has those that exist, and `gone` those that are copied again,
+    with the destination topic (`common.kafka.route_topics.find_gone`).
     """
 
     def __init__(
@@ -157,11 +162,13 @@ class Readings:
         pairs: Mapping[TopicPartition, TopicPartition],
         intermediates: list[TopicPartition],
         commits: Mapping[TopicPartition, GroupCommit],
+        gone: Mapping[TopicPartition, str],
     ) -> None:
         self.settings = settings
         self.clients = clients
         self.pairs = pairs
         self.commits = commits
+        self.gone = gone
         self.ends = partition_offsets.list_end_offsets(clients.source_admin, pairs)
         self.begins, self.stable_ends = partition_offsets.list_bounds(
             clients.source_admin, pairs, committed_only=True
@@ -176,7 +183,7 @@ class Readings:
             for source, tp in pairs.items()
             if (message := self.newest.get(tp)) is not None
         }
-        self.heads = {tp: head for tp, head in heads.items() if head is not None}
+        self.heads = {tp: head for tp, head in heads.items() if head is not None and tp not in gone}
         """Of the newest envelopes; a record of the old format has none."""
         self.first_not_consumed = self._read_envelopes(
             {
@@ -222,14 +229,15 @@ class Readings:
             is_run_waiting=bool(
                 head and frontier and head.after == head.through and head.epoch > frontier.epoch
             ),
+            gone_topic=self.gone.get(tp, ""),
         )
 
     def _find_copied(self, source: TopicPartition) -> int:
-        commit = self.commits.get(self.pairs[source])
-        if commit:
+        tp = self.pairs[source]
+        if commit := self.commits.get(tp):
             return commit.frontier.source_offset + 1
         return find_first_source_offset(
-            self.settings, self.clients.source_admin, source, added=False
+            self.settings, self.clients.source_admin, source, added=tp in self.gone
         )
 
     def _find_written(self, source: TopicPartition) -> int:

@@ -25,7 +25,7 @@ from common.kafka.consumer_group import Members
 from common.routes import TopicPartition
 from common.settings import Settings
 from reo import interrupt
-from reo.progress.partition_progress import Lags, sum_lags
+from reo.progress.partition_progress import Lags, describe_gone, sum_lags
 from reo.progress.snapshot import Snapshot, SnapshotReader, measure_rates
 from reo.report import convert_error_to_dict, format_table, print_json
 from replicator.runs import source_checks
@@ -98,6 +98,8 @@ class Status(NamedTuple):
             return "there is nothing to copy"
         waiting = sum_lags(self.now.partitions).both.records
         rate = sum(stage_two for _, stage_two in self.rates.values())
+        if gone := describe_gone(self.now.partitions):
+            return f"{gone}. The copy begins again; {waiting} records wait"
         if rate:
             return f"{rate:,.0f} records/s are copied"
         not_begun = [str(row.source) for row in self.now.partitions if row.frontier is None]
@@ -228,6 +230,7 @@ def convert_status_to_dict(settings: Settings, status: Status) -> dict[str, Any]
                 "last_stable_offset": row.last_stable_offset,
                 "stage_one_offset": row.stage_one_offset,
                 "frontier": row.frontier.source_offset if row.frontier else None,
+                "destination_gone": bool(row.gone_topic),
                 "moved": row.move and row.move._asdict(),
                 "epoch": row.epoch or None,
                 "unread": row.unread,

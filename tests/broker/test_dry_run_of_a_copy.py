@@ -105,6 +105,27 @@ def test_each_error_of_a_copy_that_stands(
     assert read_commits(clusters.destination, topic).keys() == {0, 1}
 
 
+def test_a_destination_that_is_gone_is_said(clusters: Clusters, topic: str, start: Start) -> None:
+    """Deleted, and recreated by hand: the copy would begin again, which is a warning; nothing is
+    called copied, and a limit of the lag is exceeded also with 0 records.
+    """
+    copy_and_stop(clusters, topic, start, make_records(range(FIRST_RECORDS), PARTITIONS))
+    wait_for_empty_group(clusters.destination, topic)
+    for change_topic in (
+        lambda: clusters.destination.delete(topic),
+        lambda: clusters.destination.create(topic, PARTITIONS),
+    ):
+        change_topic()
+        (said,) = list_findings(as_json(clusters, topic, "check"), "warning", "frontier")
+        assert "a destination that is gone" in said
+        assert f"begin again at source offsets 0=0, 1=0; {FIRST_RECORDS} offsets to copy" in said
+        status = as_json(clusters, topic, "status")
+        assert f"The copy begins again; {FIRST_RECORDS} records wait" in status["progress"]
+        lag = as_json(clusters, topic, "lag", "--max-records", str(2 * FIRST_RECORDS), exit_code=26)
+        assert lag["total"]["both"]["records"] == FIRST_RECORDS
+        assert all(row["destination_gone"] for row in lag["partitions"])
+
+
 def test_what_a_torn_transaction_left_is_a_warning(
     clusters: Clusters, topic: str, start: Start
 ) -> None:

@@ -249,6 +249,7 @@ def test_a_deleted_destination_is_copied_from_the_start(
     service = start(topic, "--stop-at-end")
     assert service.wait_for_exit() == 0, service.read_log_tail()
     assert clusters.differences(topic) == []
+    assert "is of a destination topic that is gone" in service.log
 
 
 @pytest.mark.long  # the simulator tells this story in every run

@@ -237,7 +237,10 @@ def test_no_run_of_before_is_believed(
     found.cluster = replace(
         found.cluster, ends={found.route.get_destination(3): 7}, sources={found.route: ORDERS}
     )
-    frontier = starter.build_first_frontier(found, 120).frontier
+    partition = starter.build_first_frontier(found, 120)
+    frontier = partition.frontier
+    former = commits.get(found.tp)
+    assert partition.replaced == (former and former.frontier)
     assert (frontier.source_offset, frontier.epoch, frontier.gap) == (119, expected, None)
     assert (frontier.destination_topic_id, frontier.source_identity) == (
         DESTINATION.topic_id,

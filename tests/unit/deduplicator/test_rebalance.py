@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
+import pytest
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from common.frontier import Frontier
@@ -83,6 +85,8 @@ class Stand:
         self.is_coordinator_agreed = True
         self.reason_at_start: str | None = None
         self.known: dict[TopicPartition, Frontier] = {}
+        self.replaced: Frontier | None = None
+        """The frontier of a destination topic that is gone."""
         intermediate = Intermediate(cast(Any, self.client), self.partitions)
         intermediate.subscribe(["t-proxy"])
         loaded = load(
@@ -127,7 +131,15 @@ class Stand:
             raise TransactionUndecided("no marker yet")
         self.asked.append(sorted(topic_partitions))
         return [
-            Partition(tp, self.route, 7, FRONTIER, Output(-1, 0), is_uncommitted=True)
+            Partition(
+                tp,
+                self.route,
+                7,
+                FRONTIER,
+                Output(-1, 0),
+                is_uncommitted=True,
+                replaced=self.replaced,
+            )
             for tp in sorted(topic_partitions)
         ]
 
@@ -186,6 +198,25 @@ def test_the_callback_only_notes() -> None:
     stand.loop.run_round()
     assert stand.client.calls[2:] == [("unassign", [])]
     assert not stand.partitions.assigned
+
+
+def test_a_copy_that_begins_again_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """Once, when it is certain: the destination topic is gone, and where the copy begins now."""
+    stand = Stand()
+    stand.replaced = replace(FRONTIER, source_offset=3399, destination_topic_id="the old id")
+    stand.fails = 1
+    stand.happens("on_assign", FIRST)
+    stand.loop.run_round()
+    assert "begins again" not in caplog.text
+    stand.loop.run_round()
+    warned = [record.getMessage() for record in caplog.records if "gone" in record.getMessage()]
+    assert warned == [
+        (
+            "t-0: its frontier, up to source offset 3399, is of a destination topic that is gone"
+            " (deleted, or recreated since; its id was the old id). The copy begins again at source"
+            f" offset {FRONTIER.source_offset + 1}"
+        )
+    ]
 
 
 def test_a_first_frontier_is_not_tried_again_for_what_is_gone() -> None:

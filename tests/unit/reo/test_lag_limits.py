@@ -4,11 +4,12 @@ it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
-from common.errors import FrontierLost, LagsBehind, TopicMissing
+from common.errors import DestinationTruncated, FrontierLost, LagsBehind, TopicMissing
 from common.kafka.consumer_group import Members
 from common.routes import TopicPartition
 from reo.progress.lag import check_limits
@@ -52,8 +53,11 @@ def test_a_lag_that_is_not_known_is_within_no_limit() -> None:
         check_limits([begun, not_begun], None, 2.0)
     with pytest.raises(LagsBehind):
         check_limits([progress(Lag(6, 2.1)), not_begun], 5, None)
+    gone = replace(not_begun, gone_topic="copies")
+    with pytest.raises(DestinationTruncated, match="copies: deleted at the destination"):
+        check_limits([gone, begun], 0, None)
     check_limits([], None, None)
-    check_limits([not_begun], None, None)
+    check_limits([not_begun, gone], None, None)
 
 
 @pytest.mark.parametrize(
@@ -64,6 +68,13 @@ def test_a_lag_that_is_not_known_is_within_no_limit() -> None:
         (
             [progress(Lag()), progress(Lag(), frontier=None)],
             "the copy has not begun with orders-0",
+        ),
+        (
+            [progress(Lag()), replace(progress(Lag(), frontier=None), gone_topic="copies")],
+            (
+                "copies: deleted at the destination, or recreated, since it was copied to. The copy"
+                " begins again; 0 records wait"
+            ),
         ),
     ],
 )
