@@ -3,9 +3,8 @@
 # nor a capability.
 #
 #   docker build -t reo .
-#   docker run -e KAFKA_CLUSTERS_SOURCE_BOOTSTRAP_SERVERS=a:9092 \
-#       -e KAFKA_CLUSTERS_DESTINATION_BOOTSTRAP_SERVERS=b:9092 \
-#       -e KAFKA_CLUSTERS_SOURCE_TOPIC=orders -e KAFKA_CLUSTERS_DESTINATION_TOPIC=orders reo
+#   docker run -e REO_SOURCE_BOOTSTRAP_SERVERS=source:9092 -e REO_SOURCE_TOPIC=orders \
+#       -e REO_DESTINATION_BOOTSTRAP_SERVERS=destination:9092 reo
 #   docker run -e … reo verify
 #   docker exec CONTAINER reo status
 #   … reo executor: what Spark starts in its pods on Kubernetes (docs/how-to/spark.md)
