@@ -232,7 +232,8 @@ def read_rows(files: list[Path]) -> list[Row]:
 def format_method(machines: list[Row]) -> list[str]:
     """How and where it was measured."""
     machine_lines = [
-        f"Made with `{row['how']}` at commit {row['commit']}: {row['cores']} cores, Linux"
+        f"Made by `make bench` with `--{row['how'].partition(' --')[2]}` at commit {row['commit']}:"
+        f" {row['cores']} cores, Linux"
         f" {row['linux']}, Python {row['python']}; {row['brokers']};"
         f" {row['scale']:g} × the default numbers of records and seconds."
         for row in machines
