@@ -14,7 +14,7 @@ import pytest
 
 from tools.bench.__main__ import Bench, parse_rounds
 from tools.bench.picture import PANELS
-from tools.bench.report import SIDE_BY_SIDE, format_details, format_side_by_side
+from tools.bench.report import SIDE_BY_SIDE, THROUGHPUTS, format_details, format_side_by_side
 from tools.bench.results import Results
 from tools.faults import report
 from tools.reference import figures
@@ -128,13 +128,22 @@ def test_what_one_core_buys_is_computed_from_the_processor_time() -> None:
     assert row in format_side_by_side(Results(rows))
 
 
-def test_readmes_row_has_what_was_measured() -> None:
-    """Each of its figures is one that `make bench` compares, and docs/performance.md has it."""
-    assert figures.PRICE.keys() <= {row.name for row in SIDE_BY_SIDE}
-    names, _, row = figures.price_table().splitlines()[-3:]
-    assert names.split(" | ")[1:] == [*list(figures.PRICE.values())[:-1], "memory, MB |"]
-    assert row.startswith("| reo : MirrorMaker 2 | ")
-    assert row.count(" : ") == len(figures.PRICE) + 1
+def test_readmes_table_has_what_was_measured() -> None:
+    """Each of its figures is one that `make bench` measures of both, and docs/performance.md has
+    it: reo's in one row, MirrorMaker 2's in the other.
+    """
+    measured = {row.name for row in SIDE_BY_SIDE} | set(THROUGHPUTS.values())
+    assert figures.PRICE.keys() <= measured
+    names, _, ours, theirs = (
+        row.strip("| ").split(" | ") for row in figures.price_table().splitlines()[-4:]
+    )
+    assert names == [*figures.PRICE.values()]
+    assert (ours[0], theirs[0]) == ("reo", "MirrorMaker 2")
+    assert len(ours) == len(theirs) == len(names) + 1
+    page = figures.PERFORMANCE_PAGE.read_text()
+    at = names.index("brokers' CPU µs/record, 1 kB") + 1
+    for who, row in (("reo", ours), ("MirrorMaker 2", theirs)):
+        assert f"| throughput, 1 kB | both brokers, while {who} copies | {row[at]} |" in page
 
 
 @pytest.mark.parametrize("rounds", ["0", "1", "3"])
