@@ -28,7 +28,8 @@ no effect: the intermediate topic may have lost it. A busy source costs nothing.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -41,6 +42,7 @@ from common.routes import Route, TopicPartition
 from common.settings import Settings
 
 log = logging.getLogger(__name__)
+METADATA_TIMEOUT_S = 1.0
 STATE_AGAIN_S = 60.0
 """When the same statement is written again: far more than stage two needs for one envelope."""
 
@@ -63,6 +65,7 @@ class EmptyEnvelopes:
         seconds. What cannot be delivered, the next call writes again.
         """
         now_s = clock.monotonic()
+        unknown: set[str] = set()
         for tp, head in heads.items():
             last, written_at_s = self.written.get(tp, (None, 0.0))
             if last == head and now_s < written_at_s + again_after_s:
@@ -81,9 +84,18 @@ class EmptyEnvelopes:
             # for example a partition that is new, and not yet known to the producer
             except (KafkaException, BufferError) as failed:
                 self._note_failure(tp, "is not written yet", failed)
+                unknown.add(tp.topic)
             else:
                 self.written[tp] = head, now_s
         self._serve_deliveries()
+        self._refresh_metadata(unknown)
+
+    def _refresh_metadata(self, names: Iterable[str]) -> None:
+        """So that the next call finds the partitions: by itself the client asks seconds later."""
+        if self.producer is not None:
+            with suppress(KafkaException):
+                for name in sorted(names):
+                    self.producer.list_topics(name, METADATA_TIMEOUT_S)
 
     def _on_delivery(self, tp: TopicPartition, error: KafkaError | None, _: Message) -> None:
         if error is None:

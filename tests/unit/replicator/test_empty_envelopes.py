@@ -28,6 +28,7 @@ class Notes:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 0.0
         self.values: list[list[bytes]] = []
+        self.asked: list[tuple[object, ...]] = []
         self.next_poll: Callable[[], None] = lambda: None
         self.next_error: Exception | None = None
         self.on_delivery: Callable[[KafkaError | None, object], None]
@@ -47,7 +48,11 @@ class Notes:
             self.values[number].append(value)
             self.on_delivery = on_delivery
 
-        return SimpleNamespace(produce=produce, poll=lambda _: self.next_poll())
+        return SimpleNamespace(
+            produce=produce,
+            poll=lambda _: self.next_poll(),
+            list_topics=lambda *asked: self.asked.append(asked),
+        )
 
     def write(self, head: Head = HEAD) -> int:
         """Offer an envelope; how many were written in all."""
@@ -99,10 +104,11 @@ def test_what_is_not_delivered_is_written_again(notes: Notes) -> None:
 
 
 def test_what_the_client_refuses_is_written_later(notes: Notes) -> None:
-    """A partition that is new, and not known to the producer yet."""
+    """A partition that is new, and not known to the producer yet, which then asks for its topic."""
     notes.next_error = KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
     assert notes.write() == 0
     assert notes.writer.undelivered == {TP}
+    assert [name for name, _ in notes.asked] == [TP.topic]
     notes.next_error = None
     assert notes.write() == 1
 
