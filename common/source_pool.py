@@ -13,10 +13,10 @@ and where a first frontier begins. Any candidate can answer (`select_answering`,
 **The one of the next run.** Stage one has a `SourcePool`. Before every run all candidates are
 checked, including the one that was copied from last. They are tried in the order of the setting,
 beginning with that one; the first that answers, passes the checks of
-`replicator.runs.source_checks` and is not behind another by more than `source.offset_lag_threshold`
-is selected. A candidate that fails a check is logged each time, and the lag of the others is not
-measured against it. When all candidates are refused, and none of them is only silent or behind, the
-service ends (SourceRefused). Otherwise it waits.
+`replicator.runs.source_selection` and is not behind another by more than
+`source.offset_lag_threshold` is selected. A candidate that fails a check is logged each time, and
+the lag of the others is not measured against it. When all candidates are refused, and none of them
+is only silent or behind, the service ends (SourceRefused). Otherwise it waits.
 
 **While a run lives**, every `source.healthcheck_interval_ms` all candidates are asked at once for
 the last stable offsets of their partitions. Nothing waits for the answers: they are evaluated when

@@ -29,7 +29,7 @@ In the order in which an envelope and its records pass:
     destination_factory.py  builds the destination that the settings name; destination_watch.py:
                             looks for lost records while a worker runs
     topic_discovery.py      topics that appear later
-    duplicate_worker.py     names another process that has this worker's name
+    same_name_worker.py     names another process that has this worker's name
     user_call_timeout.py    a timeout for each call of a user's function
     gc_control.py           no automatic garbage collection inside the loop
     worker.py               the process

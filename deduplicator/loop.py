@@ -45,7 +45,7 @@ from deduplicator.refused_record import name_refused_record
 from deduplicator.round_input import RoundInput
 from deduplicator.started_commit import StartedCommit, set_frontier_metric
 from deduplicator.transactions.transaction_failures import TransactionFailed
-from deduplicator.transactions.transaction_size import TransactionSize
+from deduplicator.transactions.transaction_limits import TransactionLimits
 
 log = logging.getLogger(__name__)
 NEXT_RECORD_S = 0.01
@@ -76,7 +76,7 @@ class Loop:
         self.has_failed = False
         """Whether the last transaction was not committed."""
         transaction_timeout_s = settings.deduplicator.transaction_timeout_ms / 1000
-        self.transaction_size = TransactionSize(
+        self.transaction_limits = TransactionLimits(
             settings.deduplicator.transaction_records, transaction_timeout_s
         )
         self.round_input = RoundInput(
@@ -85,7 +85,7 @@ class Loop:
             intermediate,
             destination,
             liveness,
-            self.transaction_size,
+            self.transaction_limits,
             record_filter,
         )
 
@@ -114,7 +114,7 @@ class Loop:
         REREADS.inc()
         undone = self.partitions.list_decided()
         if undone:
-            self.transaction_size.on_failed(
+            self.transaction_limits.on_failed(
                 sum(partition.get_decisions().consumed for partition in undone)
             )
         self.destination.abort()
@@ -182,11 +182,11 @@ class Loop:
             self.destination.finish_commit()
         except (TransactionFailed, RecordRefused) as failed:
             self.partitions.drop_decisions()  # they were made on top of that transaction
-            self.transaction_size.on_failed(started.consumed)
+            self.transaction_limits.on_failed(started.consumed)
             raise TransactionFailed(str(failed)) from None
         failpoints.hit("two: committed")
         self.has_failed = False
-        self.transaction_size.on_committed(started.consumed, clock.monotonic() - started.began_at)
+        self.transaction_limits.on_committed(started.consumed, clock.monotonic() - started.began_at)
         started.on_committed()
 
     def close(self) -> None:

@@ -26,7 +26,7 @@ from deduplicator.partition import Partition
 from deduplicator.partitions import Partitions
 from deduplicator.record_filter import RecordFilter
 from deduplicator.round_decisions import RoundDecisions
-from deduplicator.transactions.transaction_size import TransactionSize
+from deduplicator.transactions.transaction_limits import TransactionLimits
 from deduplicator.unwrap import AcceptedEnvelope
 
 Undecided = tuple[Partition | None, Consumed]
@@ -53,14 +53,14 @@ class RoundInput:
         intermediate: Intermediate,
         destination: Destination,
         liveness: Liveness,
-        transaction_size: TransactionSize,
+        transaction_limits: TransactionLimits,
         record_filter: RecordFilter | None = None,
     ) -> None:
         self.partitions = partitions
         self.intermediate = intermediate
         self.destination = destination
         self.liveness = liveness
-        self.transaction_size = transaction_size
+        self.transaction_limits = transaction_limits
         self.record_filter = record_filter
         self.zero_timestamp_ms = destination_kind.get_zero_timestamp_ms(settings)
         functions = [
@@ -79,8 +79,8 @@ class RoundInput:
     def consume(self, wait_s: float) -> None:
         """Steps 1 and 2, alternately; waits up to `wait_s` for the first envelope."""
         self._return_undecided()
-        records_left, bytes_left = self.transaction_size.records, ENVELOPE_BYTES_MAX
-        self.deadline = clock.monotonic() + self.transaction_size.consume_seconds_max
+        records_left, bytes_left = self.transaction_limits.records, ENVELOPE_BYTES_MAX
+        self.deadline = clock.monotonic() + self.transaction_limits.consume_seconds_max
         while records_left > 0 and bytes_left > 0:
             # a poll is due in any case, and more are needed only when these are decided
             messages = (
@@ -195,6 +195,6 @@ class RoundInput:
             and self.record_filter is None
             and partition.partitioner is None
             and partition.surplus is None
-            and self.transaction_size.records == self.transaction_size.records_max
-            and head.record_count <= self.transaction_size.records_max
+            and self.transaction_limits.records == self.transaction_limits.records_max
+            and head.record_count <= self.transaction_limits.records_max
         )

@@ -38,7 +38,7 @@ from reo.compare.parallel import PartitionPair
 from reo.compare.resume_file import ResumeFile
 from reo.compare.verdict import Verdict
 from reo.progress.partition_progress import sum_lags
-from reo.progress.snapshot import SnapshotReader
+from reo.progress.progress_snapshot import SnapshotReader
 from reo.report import print_errors, print_json
 
 SAVE_INTERVAL_S = 5.0

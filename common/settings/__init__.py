@@ -1,7 +1,8 @@
 """Settings: read, checked as a whole, and frozen, before any client is made.
 
 Sources, the later one wins: defaults, the settings files (`REO_SETTINGS_FILE` or `--settings`), the
-environment, the command line (`common.settings.sources`). What a setting is, `schema` declares.
+environment, the command line (`common.settings.value_sources`). What a setting is, `schema`
+declares.
 
 All errors are reported at once, each under the name that the user gave (`common.settings.refusal`),
 and none that only follows from another one.

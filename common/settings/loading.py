@@ -11,7 +11,7 @@ from common.settings.declaration import Setting
 from common.settings.refusal import Origin, has_files, refuse
 from common.settings.schema import BY_ENVIRONMENT, BY_NAME, OPTION_TABLES, SECRETS, SETTINGS
 from common.settings.settings import Settings, Value
-from common.settings.sources import FILE_VARIABLE, File, Sources, read_all
+from common.settings.value_sources import FILE_VARIABLE, File, Sources, read_all
 
 TOPICS = ("source.topic", "topics")
 

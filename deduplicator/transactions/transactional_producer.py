@@ -53,7 +53,7 @@ the watchdog's limit (`common.liveness.SILENT_S`).
 TIMEOUT_SHARE = 0.9
 """The share of the timeout after which a transaction has to be over. After the whole of it the
 coordinator fences the producer, which ends this process; and the next one would begin with as large
-a transaction, since `deduplicator.transactions.transaction_size` starts anew.
+a transaction, since `deduplicator.transactions.transaction_limits` starts anew.
 """
 
 

@@ -6,7 +6,7 @@ While the service does not run, the check calls stage two's own start
 destination's last records, and tells where a copy without a frontier would begin. What it would
 commit is only printed. While the service runs, the last records change, and its start has checked
 them: then only the frontiers are read. In both cases stage one's check follows: does the source
-still have the next records (`replicator.runs.source_checks`).
+still have the next records (`replicator.runs.source_selection`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from deduplicator.own_destination import StoreClient
 from deduplicator.partition import Partition
 from deduplicator.unwrap import Record
 from reo.checks.findings import Finding, report_failure, report_ok, report_warning
-from replicator.runs import source_checks, tail_comparison
+from replicator.runs import source_selection, tail_comparison
 
 ABOUT = "frontier"
 CONTINUES = "the destination confirms it; the copy would continue at"
@@ -255,7 +255,7 @@ def _check_source(
     about = "source after the frontier"
     if not settings.failover:
         try:
-            source_checks.inspect_single_source(settings, dict(sources), frontiers)
+            source_selection.inspect_single_source(settings, dict(sources), frontiers)
             seen = "it is the topic that was copied, and has all records that are not copied yet"
             yield report_ok(about, seen)
         except ReoError as error:
@@ -268,8 +268,8 @@ def _check_source(
         try:
             if isinstance(candidate, ReoError):
                 raise candidate
-            source_checks.check_offsets(candidate, frontiers)
-            same_last = source_checks.check_copied_history(candidate, frontiers)
+            source_selection.check_offsets(candidate, frontiers)
+            same_last = source_selection.check_copied_history(candidate, frontiers)
             compared = tail_comparison.compare_tails(candidate, frontiers, same_last, lambda: None)
             yield report_ok(about, f"has the copy's last records ({compared} compared)")
         except ReoError as error:

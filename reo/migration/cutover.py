@@ -42,7 +42,7 @@ from reo.migration.move_record import MoveRecord
 from reo.migration.moving_topics import Ends, MovingGroup, MovingTopics, prepare_settings
 from reo.migration.partition_translator import TranslatedPartition
 from reo.migration.user_group import UserGroup
-from reo.progress.snapshot import Snapshot
+from reo.progress.progress_snapshot import Snapshot
 from reo.report import format_table, join_names, print_json
 from reo.verify import Verification
 

@@ -29,7 +29,7 @@ from common.settings.security import Security
 from reo.migration.move_record import MoveRecord
 from reo.migration.moving_topics import refuse_unmovable
 from reo.migration.write_denial import WriteDenial
-from reo.progress.snapshot import SnapshotReader
+from reo.progress.progress_snapshot import SnapshotReader
 from reo.report import format_table, join_names, print_errors
 
 

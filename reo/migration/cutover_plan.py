@@ -23,7 +23,7 @@ from reo.compare.resume_file import ResumeFile
 from reo.migration.group_translator import GroupTranslator
 from reo.migration.moving_topics import MovingTopics, prepare_settings
 from reo.progress.partition_progress import sum_lags
-from reo.progress.snapshot import measure_rates
+from reo.progress.progress_snapshot import measure_rates
 from reo.report import format_table, join_names, print_json
 from reo.verify import Verification
 

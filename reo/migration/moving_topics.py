@@ -18,7 +18,7 @@ from common.settings import Settings, destination_kind
 from reo.commands import ALL_GROUPS
 from reo.migration.user_group import UserGroup, list_groups
 from reo.migration.write_denial import WriteDenial
-from reo.progress.snapshot import Snapshot, SnapshotReader
+from reo.progress.progress_snapshot import Snapshot, SnapshotReader
 from reo.report import join_names, print_json
 
 Ends = Mapping[TopicPartition, int]

@@ -13,7 +13,7 @@ from common.errors import DestinationTruncated, FrontierLost, LagsBehind, TopicM
 from common.kafka import permissions
 from common.settings import Settings
 from reo.progress.partition_progress import PartitionProgress, describe_gone, sum_lags
-from reo.progress.snapshot import SnapshotReader
+from reo.progress.progress_snapshot import SnapshotReader
 from reo.report import format_table, print_json
 
 TITLES = "topic|partition|stage one|seconds|stage two|seconds|both|seconds"

@@ -4,7 +4,7 @@ the service; it also works when nothing runs.
 Two snapshots give the rates. The clusters show only the service's consumer group. Stage one is not
 a member of it: what it writes shows that it runs, and nothing shows that it does not. The clusters
 do not know the error that ended a process; they tell whether a start would continue
-(`replicator.runs.source_checks`). What is not known is printed as unknown.
+(`replicator.runs.source_selection`). What is not known is printed as unknown.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from common.routes import TopicPartition
 from common.settings import Settings
 from reo import interrupt
 from reo.progress.partition_progress import Lags, describe_gone, sum_lags
-from reo.progress.snapshot import Snapshot, SnapshotReader, measure_rates
+from reo.progress.progress_snapshot import Snapshot, SnapshotReader, measure_rates
 from reo.report import convert_error_to_dict, format_table, print_json
-from replicator.runs import source_checks
+from replicator.runs import source_selection
 
 SNAPSHOT_INTERVAL_S = 1.0
 UNKNOWN = "unknown from outside"
@@ -155,7 +155,7 @@ class Watcher:
                 if row.frontier:
                     check_not_moved(row.source, row.frontier)
             if now.frontiers and not self.failover:
-                source_checks.inspect_single_source(self.settings, now.sources, now.frontiers)
+                source_selection.inspect_single_source(self.settings, now.sources, now.frontiers)
         except ReoError as error:
             return error
         return None

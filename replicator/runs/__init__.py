@@ -3,12 +3,12 @@ it has to end. Spark is not asked.
 
     run.py              a run: its plan, the table of its states, and what a failed query means
     planner.py          where the next run begins; epochs.py: its epoch
-    source_checks.py    whether a source can be copied from where the frontiers are;
+    source_selection.py whether a source can be copied from where the frontiers are;
                         last_record_check.py, tail_comparison.py: whether it has the last copied
                         records. `common.source_pool` has which of several sources is tried
     watch.py            the reasons to end a run while it lives, from two snapshots (snapshot.py)
     losses.py           records that the source has lost meanwhile
     empty_envelopes.py  write how far the source has nothing to copy, and that a run begins
-    metrics.py          what a run reports of its snapshots
+    snapshot_report.py  what a run reports of its snapshots
     clients.py          the clients that ask both clusters
 """

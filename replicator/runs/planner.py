@@ -8,7 +8,7 @@ one keeps no state of its own.
     4. check     the source against these frontiers
 
 A run must not begin where it cannot be exact. So before every run the source is compared with the
-frontier (`replicator.runs.source_checks`): it must still be the same topic, and still have
+frontier (`replicator.runs.source_selection`): it must still be the same topic, and still have
 everything after the frontier.
 """
 
@@ -39,7 +39,7 @@ from common.routes import Route, TopicPartition
 from common.settings import Settings
 from common.source_pool import SourcePool, SourceSnapshot
 from common.stage_process import Stopping
-from replicator.runs import source_checks, tail_comparison
+from replicator.runs import source_selection, tail_comparison
 from replicator.runs.clients import Clients
 from replicator.runs.epochs import EpochInstaller
 from replicator.runs.run import Plan
@@ -102,7 +102,7 @@ class Planner:
             if frontiers is None:
                 continue
             try:
-                source = source_checks.select_source(
+                source = source_selection.select_source(
                     self.pool, prepared, frontiers, self.liveness.beat
                 )
             # of several sources, one that was refused hides that another one is truncated

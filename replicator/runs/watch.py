@@ -26,7 +26,6 @@ from common.settings import Settings
 from replicator.runs import empty_envelopes
 from replicator.runs.clients import Clients
 from replicator.runs.losses import SourceLosses, is_truncated
-from replicator.runs.metrics import report_snapshot
 from replicator.runs.run import Event, Plan
 from replicator.runs.snapshot import (
     OUTAGE_S,
@@ -36,6 +35,7 @@ from replicator.runs.snapshot import (
     describe_sources,
     take_snapshot,
 )
+from replicator.runs.snapshot_report import report_snapshot
 
 GAP_S = 5.0
 """How long a gap may stay unchanged, and offsets may be missing at the source: an envelope that is

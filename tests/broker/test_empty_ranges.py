@@ -18,7 +18,7 @@ from replicator.runs.empty_envelopes import STATE_AGAIN_S, EmptyEnvelopes
 from tests.broker.test_history import create_planner
 from tests.conftest import Start
 from tests.harness.compared_sides import wait_for_markers
-from tests.harness.judge import compare_partitions
+from tests.harness.copy_judge import compare_partitions
 from tests.harness.kafka import Clusters, make_record, until
 from tests.harness.producing import produce_records
 from tests.harness.service import build_environment

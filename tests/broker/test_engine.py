@@ -10,7 +10,7 @@ from common.settings import load
 from replicator import stage
 from replicator.runs.run import Plan
 from tests.conftest import Start
-from tests.harness.judge import compare_partitions
+from tests.harness.copy_judge import compare_partitions
 from tests.harness.kafka import Clusters, make_record, until
 from tests.harness.recovery import read_frontiers
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from tests.conftest import Start
+from tests.harness.copy_judge import Record, compare_partitions
 from tests.harness.filter_functions import number, passing
 from tests.harness.filtered_copy import (
     PARTITIONS,
@@ -16,7 +17,6 @@ from tests.harness.filtered_copy import (
     wait_for_end,
     write_source_and_intermediate,
 )
-from tests.harness.judge import Record, compare_partitions
 from tests.harness.kafka import ROOT, Clusters, make_records, until
 from tests.harness.recovery import add_source_offsets
 from tests.harness.service import CERTAIN_COMMITS, send_signal, stopped

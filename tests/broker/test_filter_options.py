@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tests.conftest import Start
+from tests.harness.copy_judge import compare_partitions
 from tests.harness.filter_functions import number, passing
 from tests.harness.filtered_copy import start_stage_two, wait_for_end, write_source_and_intermediate
-from tests.harness.judge import compare_partitions
 from tests.harness.kafka import Clusters
 
 

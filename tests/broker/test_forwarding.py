@@ -21,8 +21,8 @@ from deduplicator.transactions.producer_pair import ProducerPair
 from deduplicator.transactions.transactional_producer import TransactionalProducer
 from deduplicator.unwrap import AcceptedEnvelope
 from tests.conftest import Start
+from tests.harness.copy_judge import Record
 from tests.harness.envelopes import IDENTITY
-from tests.harness.judge import Record
 from tests.harness.kafka import Clusters, make_records, until
 from tests.harness.recovery import add_source_offsets
 from tests.harness.stage_one import (

@@ -9,7 +9,7 @@ from typing import Any
 
 from common.envelope import Head
 from tests.harness.commands import reo
-from tests.harness.judge import Record
+from tests.harness.copy_judge import Record
 from tests.harness.kafka import Clusters, make_record, make_records
 from tests.harness.recovery import add_source_offsets
 from tests.harness.stage_one import RECORDS_MAX, build_record, wrap_records

@@ -14,7 +14,7 @@ from common.kafka.partition_offsets import COMMIT_PARTITIONS_MAX
 from common.routes import TopicPartition
 from common.settings import load
 from tests.conftest import Start
-from tests.harness.judge import Record
+from tests.harness.copy_judge import Record
 from tests.harness.kafka import Clusters, make_record, until
 from tests.harness.own_store import write_example
 from tests.harness.service import build_environment

@@ -16,8 +16,8 @@ from confluent_kafka import Consumer, TopicPartition
 from common import settings as reo_settings
 from reo.migration.group_translator import GroupTranslator, ProvedOffsets
 from tests.conftest import Start, make_topic_name
+from tests.harness.copy_judge import Record, to_record
 from tests.harness.group_offsets import commit, committed, read_metadata, translate
-from tests.harness.judge import Record, to_record
 from tests.harness.kafka import Clusters, until
 from tests.harness.service import build_environment
 from tests.harness.transactional_copy import (

@@ -14,9 +14,9 @@ import pytest
 
 from tests.conftest import Start
 from tests.harness.commands import reo, reo_with
+from tests.harness.copy_judge import Record
 from tests.harness.failpoint_marker import wait_for_failpoint
 from tests.harness.findings import list_findings
-from tests.harness.judge import Record
 from tests.harness.kafka import START_S, Clusters, make_records, until
 from tests.harness.merged_topics import build_topics_environment
 from tests.harness.own_store import write_example

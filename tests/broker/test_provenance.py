@@ -8,7 +8,7 @@ destination that is somebody else's as well is not one to one.
 from __future__ import annotations
 
 from tests.conftest import Start
-from tests.harness.judge import Record
+from tests.harness.copy_judge import Record
 from tests.harness.kafka import Cluster, Clusters, make_record, until
 from tests.harness.recovery import add_source_offsets
 from tests.harness.service import CERTAIN_COMMITS, Service

@@ -18,7 +18,7 @@ from common.frontier import decode
 from common.kafka.consumer_group import Commit, Group
 from common.routes import TopicPartition
 from tests.conftest import Start
-from tests.harness.judge import Record
+from tests.harness.copy_judge import Record
 from tests.harness.kafka import Clusters, make_record, make_records, until
 from tests.harness.recovery import (
     FIRST_RECORDS,

@@ -15,7 +15,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
 from common.frontier import Frontier, decode
 from tests.conftest import Start
-from tests.harness.judge import Record
+from tests.harness.copy_judge import Record
 from tests.harness.kafka import PAUSE_S, ROOT, Cluster, Clusters, make_records, until
 from tests.harness.recovery import (
     LONG_SESSION,

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from tests.conftest import Start
-from tests.harness.judge import Record
+from tests.harness.copy_judge import Record
 from tests.harness.kafka import Clusters
 from tests.harness.service import stopped
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.harness.commands import as_json
+from tests.harness.copy_judge import Record
 from tests.harness.findings import list_findings
-from tests.harness.judge import Record
 from tests.harness.kafka import Clusters, make_records
 from tests.harness.registry import frame, make_framed
 

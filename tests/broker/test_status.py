@@ -20,7 +20,7 @@ from common.envelope import Head, compute_identity
 from reo.progress.status import Watcher
 from tests.conftest import Start
 from tests.harness.commands import COMMAND_S, ESCAPE, as_json, on_a_terminal, reo
-from tests.harness.judge import Record
+from tests.harness.copy_judge import Record
 from tests.harness.kafka import ROOT, Clusters, make_records, until
 from tests.harness.recovery import (
     FIRST_RECORDS,

@@ -9,7 +9,7 @@ import json
 from confluent_kafka.admin import NewPartitions
 
 from tests.conftest import Start
-from tests.harness.judge import Record
+from tests.harness.copy_judge import Record
 from tests.harness.kafka import Cluster, Clusters, until
 from tests.harness.service import STOP_S, stopped
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate

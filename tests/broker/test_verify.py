@@ -17,7 +17,7 @@ from reo.verify import Verification
 from tests.conftest import Start
 from tests.harness.commands import LONG_COMMAND_S, as_json, reo, reo_with
 from tests.harness.compared_sides import wait_for_markers
-from tests.harness.judge import Record
+from tests.harness.copy_judge import Record
 from tests.harness.kafka import ROOT, Clusters, make_record, make_records, until
 from tests.harness.merged_topics import build_topics_environment
 from tests.harness.service import build_environment

@@ -12,8 +12,8 @@ from confluent_kafka import ConsumerGroupState, TopicPartition
 
 from common.envelope import EnvelopeRecord, Head
 from tests.conftest import Start
+from tests.harness.copy_judge import Record
 from tests.harness.first_copy import FIRST, PARTITIONS, add_offsets, make_first_copy, more_records
-from tests.harness.judge import Record
 from tests.harness.kafka import Cluster, Clusters, make_record, make_records, until
 from tests.harness.service import STOP_S, stopped
 from tests.harness.stage_one import (

@@ -16,7 +16,7 @@ import pytest
 from common.envelope import EnvelopeRecord, Head
 from reo.version import VERSION
 from tests.conftest import Start, make_topic_name
-from tests.harness.judge import Partitions, Record, compare_partitions
+from tests.harness.copy_judge import Partitions, Record, compare_partitions
 from tests.harness.kafka import Cluster, Clusters, make_record
 from tests.harness.producing import produce_records
 from tools.envelope_encoder import encode

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Start
+from tests.harness.copy_judge import compare_partitions
 from tests.harness.failover import (
     assert_switches,
     come_back_recreated,
@@ -40,7 +41,6 @@ from tests.harness.identical_sources import (
     write_to_all,
     write_with_another,
 )
-from tests.harness.judge import compare_partitions
 from tests.harness.kafka import COPY_S, Clusters, make_records, until
 from tests.harness.merged_topics import compare_merged
 from tests.harness.own_store import write_example

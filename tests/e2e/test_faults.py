@@ -14,7 +14,7 @@ import pytest
 
 from tests.conftest import Start
 from tests.e2e.test_sigterm import stop_in_time
-from tests.harness.judge import compare_partitions
+from tests.harness.copy_judge import compare_partitions
 from tests.harness.kafka import COPY_S, Clusters, find_jars, until
 from tests.harness.service import Service
 from tools.faults.judged_run import run_story

@@ -11,8 +11,8 @@ from confluent_kafka import TopicPartition
 
 from tests.conftest import Start
 from tests.harness.commands import run_python
+from tests.harness.copy_judge import Record, compare_partitions
 from tests.harness.filter_functions import passing
-from tests.harness.judge import Record, compare_partitions
 from tests.harness.kafka import COPY_S, Clusters, make_record, make_records, until
 from tests.harness.recovery import read_frontiers
 from tests.harness.service import send_signal, stopped

@@ -13,8 +13,8 @@ import pytest
 from tests.conftest import Start
 from tests.harness import java, librdkafka
 from tests.harness.commands import reo
+from tests.harness.copy_judge import Record
 from tests.harness.first_copy import make_first_copy
-from tests.harness.judge import Record
 from tests.harness.kafka import ROOT, Clusters
 from tests.harness.service import stopped
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from tests.conftest import Start
-from tests.harness.judge import compare_partitions
+from tests.harness.copy_judge import compare_partitions
 from tests.harness.kafka import COPY_S, Clusters, make_record, make_records, until
 from tests.harness.merged_topics import build_topics_environment
 from tests.harness.service import send_signal

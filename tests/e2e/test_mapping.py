@@ -10,8 +10,8 @@ import pytest
 
 from tests.conftest import Start
 from tests.harness.commands import LONG_COMMAND_S, reo_with
+from tests.harness.copy_judge import Record
 from tests.harness.java import partitions_of
-from tests.harness.judge import Record
 from tests.harness.kafka import Clusters, make_record
 from tests.harness.merged_topics import build_topics_environment, compare_merged_topics
 from tests.harness.service import STOP_S

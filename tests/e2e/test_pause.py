@@ -6,7 +6,7 @@ import json
 
 from tests.conftest import Start
 from tests.harness.commands import reo_with
-from tests.harness.judge import Record
+from tests.harness.copy_judge import Record
 from tests.harness.kafka import COPY_S, Clusters, make_records, until
 from tests.harness.merged_topics import build_topics_environment
 from tests.harness.service import Service

@@ -20,9 +20,9 @@ from tests.e2e.test_crash_points import (
     die_at,
     wait_for_successor,
 )
+from tests.harness.copy_judge import Record, compare_partitions
 from tests.harness.crash_matrix import STAGE_TWO, STAGE_TWO_IDS, Deaths
 from tests.harness.failpoint_marker import wait_for_failpoint
-from tests.harness.judge import Record, compare_partitions
 from tests.harness.kafka import Clusters, make_records, until
 from tests.harness.postgresql import PASSWORD, STORE, Server
 from tests.harness.recovery import add_source_offsets

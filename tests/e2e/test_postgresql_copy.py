@@ -21,7 +21,7 @@ from deduplicator.transactions.transaction_failures import TransactionFailed
 from tests.conftest import Start
 from tests.e2e.test_exact_copy import CASES, write_cases
 from tests.harness.commands import LONG_COMMAND_S, reo_with
-from tests.harness.judge import Partitions, Record, compare_partitions
+from tests.harness.copy_judge import Partitions, Record, compare_partitions
 from tests.harness.kafka import Clusters, make_records
 from tests.harness.postgresql import PASSWORD, Server
 from tests.harness.postgresql_destination import (

@@ -18,7 +18,7 @@ from common.routes import TopicPartition
 from replicator import query, sink_options, source
 from replicator.runs import run
 from tests.harness import librdkafka
-from tests.harness.judge import Record
+from tests.harness.copy_judge import Record
 from tests.harness.kafka import COPY_S, make_record, make_records, until
 from tests.harness.sink import EPOCHS, SinkRuns, find_untrue
 

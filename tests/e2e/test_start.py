@@ -13,8 +13,8 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewPartitions
 
 from tests.conftest import Start
+from tests.harness.copy_judge import compare_partitions
 from tests.harness.failpoint_marker import wait_for_failpoint
-from tests.harness.judge import compare_partitions
 from tests.harness.kafka import Cluster, Clusters, make_record, make_records, until
 from tests.harness.merged_topics import build_topics_environment
 from tests.harness.recovery import add_source_offsets, delete_group

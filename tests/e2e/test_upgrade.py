@@ -25,7 +25,7 @@ from common.envelope import compute_identity
 from common.frontier import VERSION, Frontier, decode
 from tests.conftest import Start
 from tests.harness.compared_sides import wait_for_markers
-from tests.harness.judge import Record
+from tests.harness.copy_judge import Record
 from tests.harness.kafka import Cluster, Clusters, make_record, make_records, until
 from tests.harness.producing import produce_records
 from tests.harness.service import CERTAIN_COMMITS

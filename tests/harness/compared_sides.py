@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.harness.judge import Record
+from tests.harness.copy_judge import Record
 from tests.harness.kafka import Cluster, Clusters, until
 from tests.harness.producing import produce_records
 from tests.harness.transactional_copy import placed as with_offsets

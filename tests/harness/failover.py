@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tests.conftest import Start
+from tests.harness.copy_judge import Partitions
 from tests.harness.filter_functions import number, passing
 from tests.harness.identical_sources import (
     PATIENT,
@@ -14,7 +15,6 @@ from tests.harness.identical_sources import (
     join_addresses,
     recreate_topic,
 )
-from tests.harness.judge import Partitions
 from tests.harness.kafka import Cluster, Clusters, until
 from tests.harness.merged_topics import build_topics_environment
 from tests.harness.service import Service

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from common.partition_mapping import SourceRecord
-from tests.harness.judge import Record
+from tests.harness.copy_judge import Record
 
 
 def number(value: bytes | None) -> int:

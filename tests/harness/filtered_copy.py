@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.conftest import Start
-from tests.harness.judge import Record
+from tests.harness.copy_judge import Record
 from tests.harness.kafka import Clusters, make_records, until
 from tests.harness.recovery import add_source_offsets
 from tests.harness.service import Service

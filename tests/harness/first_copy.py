@@ -5,7 +5,7 @@ start of Spark. And the records that the source gets after it.
 from __future__ import annotations
 
 from tests.conftest import Start
-from tests.harness.judge import Record
+from tests.harness.copy_judge import Record
 from tests.harness.kafka import Clusters, make_records
 from tests.harness.service import STOP_S
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate

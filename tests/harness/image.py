@@ -15,7 +15,7 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from tests.harness import judge, postgresql
+from tests.harness import copy_judge, postgresql
 from tests.harness.containers import (
     IMAGE,
     container,
@@ -137,7 +137,7 @@ class Checks:
         def is_whole() -> bool:
             try:
                 return (
-                    sum(map(len, judge.read_topic(self.destination.address, "copy").values()))
+                    sum(map(len, copy_judge.read_topic(self.destination.address, "copy").values()))
                     >= self.written
                 )
             except KeyError:
@@ -148,9 +148,9 @@ class Checks:
             until(is_whole, COPY_S),
             f"{time.monotonic() - began:.1f} s",
         )
-        wrong = judge.compare_partitions(
-            judge.read_topic(self.source.address, "orders"),
-            judge.read_topic(self.destination.address, "copy"),
+        wrong = copy_judge.compare_partitions(
+            copy_judge.read_topic(self.source.address, "orders"),
+            copy_judge.read_topic(self.destination.address, "copy"),
         )
         self.check("the judge says that the copy is exact", not wrong, "; ".join(wrong))
 
@@ -250,8 +250,8 @@ class Checks:
             REO_APPLICATION="to-tables",
             KAFKA_CLUSTERS_DESTINATION_TOPIC="rows",
         )
-        wrong = judge.compare_partitions(
-            judge.read_topic(self.source.address, "orders"), server.read("rows", PARTITIONS)
+        wrong = copy_judge.compare_partitions(
+            copy_judge.read_topic(self.source.address, "orders"), server.read("rows", PARTITIONS)
         )
         self.check("the judge says that the rows are exact", not wrong, "; ".join(wrong))
 

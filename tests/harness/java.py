@@ -15,7 +15,7 @@ import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway
 
 from common.parent_death_signal import set_parent_death_signal
-from tests.harness.judge import Record
+from tests.harness.copy_judge import Record
 from tests.harness.kafka import ROOT, until
 
 Limit = Callable[[str, str, float], None]

@@ -24,7 +24,7 @@ from common.kafka.cluster_metadata import read_cluster_id
 from common.kafka.consumer_group import find_offsets_partition
 from common.kafka.coordinator_client import IDLE_S
 from tests.harness.admin_requests import call_with_retry, is_creation_accepted, try_to_list_offsets
-from tests.harness.judge import Partitions, Record, compare_partitions, read_topic
+from tests.harness.copy_judge import Partitions, Record, compare_partitions, read_topic
 from tests.harness.producing import make_producer, produce_records
 from tools.demo.broker import Broker
 from tools.demo.fair_share import Limit

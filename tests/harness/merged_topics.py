@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from tests.harness.judge import Partitions, Record, compare_records
+from tests.harness.copy_judge import Partitions, Record, compare_records
 from tests.harness.kafka import Clusters
 from tests.harness.service import build_environment
 

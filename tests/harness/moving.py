@@ -22,7 +22,7 @@ from subprocess import DEVNULL, Popen
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from common.parent_death_signal import set_parent_death_signal
-from tests.harness.judge import to_record
+from tests.harness.copy_judge import to_record
 from tests.harness.kafka import ROOT, Clusters, until
 from tests.harness.recovery import wait_for_next_epoch
 from tests.harness.stage_one import wrap_records, write_intermediate

@@ -21,7 +21,7 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import TupleRow
 
-from tests.harness.judge import Partitions, Record
+from tests.harness.copy_judge import Partitions, Record
 from tests.harness.kafka import until
 from tools.demo.broker import free_port
 from tools.demo.process import start_process

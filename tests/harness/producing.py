@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from tests.harness.judge import Record
+from tests.harness.copy_judge import Record
 
 
 def make_producer(address: str, options: Mapping[str, Any]) -> Producer:

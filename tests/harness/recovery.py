@@ -20,7 +20,7 @@ from common.kafka.consumer_group import Commit, list_group_offsets
 from tests.conftest import Start
 from tests.harness.admin_requests import COORDINATOR_STARTS
 from tests.harness.commands import LONG_COMMAND_S, reo
-from tests.harness.judge import Record
+from tests.harness.copy_judge import Record
 from tests.harness.kafka import Cluster, Clusters, until
 from tests.harness.service import Service
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate

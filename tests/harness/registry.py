@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
-from tests.harness.judge import Record
+from tests.harness.copy_judge import Record
 from tests.harness.kafka import ROOT, Cluster, until
 from tools.demo.broker import free_port
 from tools.demo.process import kill, start_process

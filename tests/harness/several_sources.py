@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tests.harness.judge import Record
+from tests.harness.copy_judge import Record
 from tests.harness.kafka import Clusters, make_record, until
 from tests.harness.recovery import add_source_offsets
 from tests.harness.service import STOP_S, Service

@@ -22,7 +22,7 @@ from common.settings import load
 from replicator import query
 from replicator.runs.run import Plan, Query
 from replicator.spark import session
-from tests.harness.judge import Record
+from tests.harness.copy_judge import Record
 from tests.harness.kafka import COPY_S, Clusters, make_record, until
 from tests.harness.service import build_environment
 from tools import envelope_encoder

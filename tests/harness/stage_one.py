@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Mapping
 
 from common.envelope import EnvelopeRecord, Head, compute_identity
-from tests.harness.judge import Record
+from tests.harness.copy_judge import Record
 from tests.harness.kafka import Clusters, until
 from tests.harness.service import Service
 from tools.envelope_encoder import encode

@@ -5,7 +5,7 @@ are the judge's to look at.
 from __future__ import annotations
 
 from tests.conftest import Start
-from tests.harness.judge import compare_partitions
+from tests.harness.copy_judge import compare_partitions
 from tests.harness.kafka import START_S, Clusters, make_records, until
 from tests.harness.postgresql import Server
 from tests.harness.recovery import add_source_offsets, read_commits

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from tests.harness.judge import Record, to_record
+from tests.harness.copy_judge import Record, to_record
 from tests.harness.kafka import Cluster, Clusters, make_record, until
 from tests.harness.producing import produce_records
 from tests.harness.service import Service

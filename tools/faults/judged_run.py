@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tests.conftest import make_topic_name
-from tests.harness.judge import Partitions, compare_counters, compare_partitions, read_topic
+from tests.harness.copy_judge import Partitions, compare_counters, compare_partitions, read_topic
 from tests.harness.kafka import PAUSE_S, ROOT, Clusters
 from tests.harness.service import Service
 from tools.demo.broker import Broker

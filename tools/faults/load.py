@@ -14,7 +14,7 @@ from typing import Self
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from tests.harness.judge import Record
+from tests.harness.copy_judge import Record
 from tests.harness.kafka import Cluster, make_record
 
 TICK_S = 0.02

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from common.errors import Stop
-from tests.harness.judge import Partitions
+from tests.harness.copy_judge import Partitions
 from tests.harness.kafka import Clusters, until
 from tests.harness.service import Service, build_environment, send_signal
 from tools.faults.load import Load

@@ -19,7 +19,7 @@ from deduplicator.destination import Output
 from deduplicator.partition import Partition
 from deduplicator.partitions import Partitions
 from deduplicator.round_input import RoundInput
-from deduplicator.transactions.transaction_size import TransactionSize
+from deduplicator.transactions.transaction_limits import TransactionLimits
 from deduplicator.unwrap import AcceptedEnvelope, Record, unwrap_records
 
 ROUTE = Route("orders", "orders", "orders-proxy")
@@ -104,7 +104,7 @@ class Rounds:
             clients,
             clients,
             Liveness("fuzz"),
-            TransactionSize(records_max, TRANSACTION_TIMEOUT_S),
+            TransactionLimits(records_max, TRANSACTION_TIMEOUT_S),
         )
 
     def list_written(self, tp: TopicPartition) -> list[Record]:

@@ -29,7 +29,7 @@ from common.kafka.intermediate_records import parse_intermediate
 from common.routes import TopicPartition
 from common.settings import Settings
 from common.settings.schema import BY_NAME
-from common.settings.sources import FILE_VARIABLE
+from common.settings.value_sources import FILE_VARIABLE
 from deduplicator.partition import Partition
 from deduplicator.rule import RuleState, decide
 from deduplicator.unwrap import Record

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import traceback
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from common.errors import SourceTruncated
 from tools.simulator import (
@@ -21,7 +21,7 @@ from tools.simulator import (
     source_losses,
 )
 from tools.simulator.child import Child
-from tools.simulator.kafka import Cluster
+from tools.simulator.kafka import Cluster, RequestOutcome
 from tools.simulator.plan import Fault
 from tools.simulator.schedule import Process
 from tools.simulator.system import System
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from tools.simulator.judge import Judge
     from tools.simulator.spark_task import Task
 
-RequestOutcome = Literal["ok", "lost", "answer lost", "late"]
 OUTCOMES: dict[str, RequestOutcome] = {
     "answer lost": "answer lost",
     "request lost": "lost",

@@ -64,7 +64,7 @@ def test_a_smaller_transaction_is_written_record_by_record(monkeypatch: pytest.M
     """
     use_compiled_path(monkeypatch)
     copy = Copy(build_envelopes(*range(9, 1010, 10)))
-    copy.loop.transaction_size.on_failed(8)
+    copy.loop.transaction_limits.on_failed(8)
     sizes = []
     for _ in range(21):
         copy.run_rounds()
@@ -72,7 +72,7 @@ def test_a_smaller_transaction_is_written_record_by_record(monkeypatch: pytest.M
     assert sizes[:8] == [4] * 8
     assert sizes[8:16] == [8] * 8
     assert copy.loop.round_input.continued is not None
-    copy.loop.transaction_size.records = copy.loop.transaction_size.records_max
+    copy.loop.transaction_limits.records = copy.loop.transaction_limits.records_max
     copy.run_rounds()
     assert copy.producers.list_records() == unwrap_offsets(*range(1010))
     assert copy.position == 101

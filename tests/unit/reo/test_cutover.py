@@ -29,7 +29,7 @@ from reo.migration.cutover import Cutover, translate_groups
 from reo.migration.cutover_plan import CutoverPlan
 from reo.migration.moving_topics import MovingGroup, MovingTopics
 from reo.migration.partition_translator import TranslatedPartition
-from reo.progress.snapshot import Snapshot
+from reo.progress.progress_snapshot import Snapshot
 from tests.unit.reo.test_offset_translation import COPY, GROUP, SOURCE, FakeClusters
 
 

@@ -14,7 +14,7 @@ from common.kafka.consumer_group import Members
 from common.routes import TopicPartition
 from reo.progress.lag import check_limits
 from reo.progress.partition_progress import Lag, Lags, PartitionProgress
-from reo.progress.snapshot import Snapshot
+from reo.progress.progress_snapshot import Snapshot
 from reo.progress.status import Status
 
 FRONTIER = cast(Any, "a frontier")

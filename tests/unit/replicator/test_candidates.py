@@ -19,7 +19,7 @@ from common.kafka.topics import Topic
 from common.routes import TopicPartition
 from common.settings import load
 from common.source_pool import SourcePool, SourceSnapshot, evaluate, find_first_within_threshold
-from replicator.runs.source_checks import Behind, check_offsets, inspect_single_source
+from replicator.runs.source_selection import Behind, check_offsets, inspect_single_source
 from replicator.runs.tail_comparison import TailRecord, compare_tail
 from tests.harness.properties import property_test
 

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from tests.harness.judge import (
+from tests.harness.copy_judge import (
     Differences,
     Record,
     compare_counters,

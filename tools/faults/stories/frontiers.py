@@ -10,7 +10,7 @@ import sys
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, TopicPartition
 
 from common.errors import ForeignWriter, FrontierLost, FrontierUnreadable
-from tests.harness.judge import Record
+from tests.harness.copy_judge import Record
 from tests.harness.kafka import ROOT, until
 from tests.harness.service import build_environment
 from tools.faults.run import PARTITIONS, Run, Story

@@ -18,8 +18,8 @@ from confluent_kafka.admin import (
 
 from common.envelope import Head
 from common.errors import AccessRefused, ForeignRecord
+from tests.harness.copy_judge import Record
 from tests.harness.failpoint_marker import wait_for_failpoint
-from tests.harness.judge import Record
 from tests.harness.kafka import until
 from tools.envelope_encoder import encode
 from tools.faults.run import DEFAULTS, Run, Story

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from common.envelope import parse_head
 from common.records import Consumed
-from tests.harness.judge import Record
+from tests.harness.copy_judge import Record
 from tools.faults.run import HEAL_S, PARTITIONS, Run, Story
 
 REPEATED, REPEATED_AT_ONCE = 500, 5

@@ -11,7 +11,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewPartitions
 
 from common.errors import SourceRecreated, SourceTruncated, TopicMissing
-from tests.harness.judge import Partitions
+from tests.harness.copy_judge import Partitions
 from tests.harness.kafka import make_records, until
 from tests.harness.service import Service
 from tools.faults.run import HEAL_S, PARTITIONS, Run, Story

@@ -7,7 +7,7 @@ from __future__ import annotations
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from common.errors import RecordRefused
-from tests.harness.judge import Record
+from tests.harness.copy_judge import Record
 from tests.harness.kafka import make_record, until
 from tools.faults.run import Run
 

@@ -23,7 +23,7 @@ CONSUME_MAX_S = 5.0
 """Decided records wait for the others of their round: not for long."""
 
 
-class TransactionSize:
+class TransactionLimits:
     """`records`: how many records the next transaction may have, from 1 to `records_max`."""
 
     def __init__(self, records_max: int, timeout_s: float) -> None:
