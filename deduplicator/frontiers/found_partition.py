@@ -148,11 +148,13 @@ class FoundPartition:
         recovery = "`reo recover` finds the frontier from the data. Otherwise copy"
         return FrontierLost(
             f"{self.filled} has records (it ends at {self.cluster.ends[self.filled]}), but group"
-            f" {self.starter.settings.application} has no frontier for {self.tp}: its offsets"
-            " expired or were deleted, or something else wrote to the topic."
+            f" {self.starter.settings.application} has no frontier for {self.tp}: `application` was"
+            " changed (then change it back), the group's offsets expired or were deleted, or"
+            " something else wrote to the topic."
             f" {recovery if can_recover else 'Copy'} to a new topic, or set"
-            " deduplicator.without_frontier=append to append to the existing records from"
-            " source.start on",
+            " deduplicator.without_frontier=append, which writes all source records from"
+            " source.start on after the existing ones: if those are a copy, each record is there"
+            " twice then",
             topic=self.tp.topic,
         )
 

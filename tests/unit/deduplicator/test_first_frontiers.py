@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from common.envelope import compute_identity
-from common.errors import SettingsInvalid
+from common.errors import FrontierLost, SettingsInvalid
 from common.frontier import Frontier, LastRecord
 from common.kafka import partition_offsets, topics
 from common.kafka.partition_offsets import GroupCommit
@@ -247,6 +247,20 @@ def test_no_run_of_before_is_believed(
         ORDERS.identity,
     )
     assert (frontier.destination_known, frontier.sent, frontier.is_known_written) == (6, 0, False)
+
+
+def test_what_a_lost_frontier_can_come_from() -> None:
+    """A changed `application` first, and what appending does to a copy."""
+    starter = create_starter({}, {})
+    found = find_partition(starter, NEW)
+    with pytest.raises(
+        FrontierLost,
+        match=(
+            r"group reo-all has no frontier for all-orders-proxy-0: `application` was changed \("
+            r".* writes all source records .* each record is there twice then$"
+        ),
+    ):
+        raise found._build_lost_error()
 
 
 def test_a_copy_begins_at_the_end_of_the_intermediate_topic(
