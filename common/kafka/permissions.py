@@ -9,6 +9,7 @@ while the service runs is looked up when a request fails (`explain_refusals`).
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from common.kafka.cluster_requests import ask_cluster
 from common.kafka.needed_acls import Command, NeededPermission, list_needed
 from common.routes import SAME
 from common.settings import Settings, destination_kind
+from common.settings.security import Security
 
 REFUSED = "AUTHORIZATION_FAILED"
 TRANSACTIONAL_ID = f"TRANSACTIONAL_ID_{REFUSED}"
@@ -56,6 +58,8 @@ REFUSED_STATES = {
     ("Group", KafkaError.TOPIC_AUTHORIZATION_FAILED): ResourceState(None),
 }
 """What the error says with which a cluster refuses to describe a resource."""
+UNKNOWN_PRINCIPAL = "User:…"
+"""In a command: to be replaced."""
 CREATE_REFUSED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 
 
@@ -131,11 +135,10 @@ def describe_missing(
     parts = []
     for cluster in (settings.source_cluster, settings.destination_cluster):
         own = [(row, name) for row, name in missing if row.side == cluster.name]
-        user = cluster.security.sasl_username
-        principal = f"User:{user}" if user else "<the principal of its certificate>"
+        principal = find_principal(cluster.security)
         tool = (
             f"kafka-acls.sh --bootstrap-server {cluster.bootstrap_servers} --add"
-            f" --allow-principal {principal}"
+            f" --allow-principal {shlex.quote(principal or UNKNOWN_PRINCIPAL)}"
         )
         what = ", ".join(f"{row.operation} on {row.resource} {name}" for row, name in own)
         how = "; ".join(
@@ -143,9 +146,25 @@ def describe_missing(
         )
         if own:
             parts.append(
-                f"the {cluster.name} cluster does not allow {principal}: {what}. To grant it: {how}"
+                f"the {cluster.name} cluster does not allow"
+                f" {principal or _describe_unknown(cluster.security)}: {what}. To grant it: {how}"
             )
-    return f"`reo {'` and `reo '.join(commands)}` is refused what it needs: {'. '.join(parts)}"
+    verb = "is refused what it needs" if len(commands) == 1 else "are refused what they need"
+    return f"`reo {'` and `reo '.join(commands)}` {verb}: {'. '.join(parts)}"
+
+
+def find_principal(security: Security) -> str:
+    """Whom the brokers see, if the settings tell; else empty: a name that is in a certificate or a
+    token.
+    """
+    if security.has_sasl:
+        return f"User:{security.sasl_username}" if security.sasl_username else ""
+    return "" if security.has_tls and security.ssl_certificate_file else "User:ANONYMOUS"
+
+
+def _describe_unknown(security: Security) -> str:
+    holder = "token" if security.has_sasl else "certificate"
+    return f"the principal of its {holder} ({UNKNOWN_PRINCIPAL} below)"
 
 
 def _describe_resources(
