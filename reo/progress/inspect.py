@@ -7,7 +7,7 @@ or that is damaged, is printed with the reason, and one of an earlier version of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from itertools import islice
 from typing import Any
@@ -16,10 +16,11 @@ from common import source_pool
 from common.envelope import EnvelopeInvalid, EnvelopeRecord, read_records
 from common.errors import ForeignRecord, TopicMissing
 from common.kafka import partition_offsets, permissions, topics, visible_records
-from common.kafka.clients import create_admin_clients, create_reader
+from common.kafka.clients import create_admin_client, create_admin_clients, create_reader
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.intermediate_records import build_foreign_record_error, parse_intermediate
 from common.records import Consumed
+from common.routes import TopicPartition
 from common.settings import Settings
 from reo.report import format_table, print_json
 
@@ -31,42 +32,50 @@ KEY_MAX = 24
 """A longer key is cut after so many characters."""
 
 
-def read_rows(
-    settings: Settings, partition: int | None, begin: int | None, count: int, with_records: bool
-) -> Iterator[dict[str, Any]]:
-    """The envelopes of each partition from offset `begin` on, or the last ones; at most `count` of
-    each.
+def list_partitions(settings: Settings, partition: int | None) -> dict[TopicPartition, int]:
+    """The intermediate partitions, each with the number of its source partition, or those of this
+    source partition; TopicMissing when there are none.
     """
     source_admin, client = create_admin_clients(settings)
     routes = topics.list_routes(settings, source_admin, settings.connect_timeout_s)
     names = [route.intermediate_topic for route in routes]
     intermediate_topics = topics.describe(client, names)
     source_partitions = {
-        route.get_intermediate(number): route.get_source(number).partition
+        route.get_intermediate(number): source_partition
         for route in routes
         if route.intermediate_topic in intermediate_topics
         for number in range(intermediate_topics[route.intermediate_topic].partitions)
+        if partition in (None, source_partition := route.get_source(number).partition)
     }
-    topic_partitions = [
-        tp
-        for tp, source_partition in source_partitions.items()
-        if partition in (None, source_partition)
-    ]
-    if not topic_partitions:
+    if not source_partitions:
         which = "" if partition is None else f" with partition {partition}"
         raise TopicMissing(
             f"there is no intermediate topic{which} yet: {', '.join(names)}. Stage two creates it"
             " when it starts"
         )
-    begins, ends = partition_offsets.list_bounds(client, topic_partitions)
+    return source_partitions
+
+
+def read_rows(
+    settings: Settings,
+    source_partitions: Mapping[TopicPartition, int],
+    begin: int | None,
+    count: int,
+    with_records: bool,
+) -> Iterator[dict[str, Any]]:
+    """The envelopes of each partition from offset `begin` on, or the last ones; at most `count` of
+    each.
+    """
+    client = create_admin_client(settings.destination_cluster, settings)
+    begins, ends = partition_offsets.list_bounds(client, source_partitions)
     with closing(create_reader(settings.destination_cluster, settings)) as consumer:
-        for tp in topic_partitions:
+        for tp, source_partition in source_partitions.items():
             first = max(begins[tp], ends[tp] - count if begin is None else begin)
             if first < ends[tp]:
                 reading = visible_records.read_visible(consumer, {tp: first}, REQUEST_TIMEOUT_S)
                 with closing(reading) as records:
                     for message in islice(records, count):
-                        yield describe_message(message, source_partitions[tp], with_records)
+                        yield describe_message(message, source_partition, with_records)
 
 
 def describe_message(
@@ -114,12 +123,18 @@ def _describe_record(record: EnvelopeRecord) -> dict[str, Any]:
     }
 
 
-def format_text(rows: list[dict[str, Any]], with_records: bool) -> str:
-    """A table of envelopes, or of the records in them."""
-    if with_records:
+def format_text(rows: list[dict[str, Any]], names: Collection[str], with_records: bool) -> str:
+    """A table of envelopes, or of the records in them, if there are any; then a line for each of
+    these topics that has none.
+    """
+    empty = set(names).difference(row["topic"] for row in rows)
+    lines = [f"nothing on {name}: what is copied is deleted" for name in sorted(empty)]
+    if with_records and rows:
         cells = [cells for row in rows for cells in _format_records(row)]
-        return format_table(RECORD_TITLES, cells)
-    return format_table(ENVELOPE_TITLES, map(_format_envelope, rows))
+        lines.insert(0, format_table(RECORD_TITLES, cells))
+    elif rows:
+        lines.insert(0, format_table(ENVELOPE_TITLES, map(_format_envelope, rows)))
+    return "\n".join(lines)
 
 
 def _format_envelope(row: dict[str, Any]) -> tuple[object, ...]:
@@ -179,10 +194,12 @@ def run_command(
     """The command: exit code 0."""
     settings = source_pool.select_answering(settings)
     permissions.check_permissions(settings, "inspect")
-    rows = list(read_rows(settings, partition, begin, count, with_records))
+    source_partitions = list_partitions(settings, partition)
+    rows = list(read_rows(settings, source_partitions, begin, count, with_records))
     if as_json:
         for row in rows:
             print_json(row)
     else:
-        print(format_text(rows, with_records))
+        names = {tp.topic for tp in source_partitions}
+        print(format_text(rows, names, with_records))
     return 0

@@ -31,6 +31,8 @@ def test_envelopes_are_printed(clusters: Clusters, topic: str) -> None:
     )
     clusters.destination.create(f"{topic}-proxy", PARTITIONS)
     assert reo(clusters, topic, "inspect", "--json").stdout.strip() == ""
+    empty = reo(clusters, topic, "inspect").stdout
+    assert empty == f"nothing on {topic}-proxy: what is copied is deleted\n"
     records = make_records(range(20), PARTITIONS)
     write_everything(clusters, topic, records)
     before = clusters.destination.end_offsets(f"{topic}-proxy")
