@@ -231,8 +231,8 @@ class FilterFailed(Stop):
 
 
 class LagsBehind(Stop):
-    """More lag than `reo lag --max-…` allows; `reo verify --wait` has waited in vain, or
-    `--stop-at-end` would, for a paused topic.
+    """More lag than `reo lag --max-…` allows; `reo verify` lacks what is not copied yet, or
+    `--stop-at-end` would wait for a paused topic.
     """
 
     exit_code = 36

@@ -1,9 +1,9 @@
 """`reo verify`: is the copy complete and exact? Both topics are read in step, per partition, and
 compared record by record.
 
-It does not use frontiers or epochs: it reads what any `read_committed` consumer reads, so its
-verdict does not depend on the service. Memory is bounded by the clients' fetch queues. The copy is
-compared with what the source has now: what is not copied yet is reported as missing. With `--wait`
+It reads what any `read_committed` consumer reads, so what it calls exact does not depend on the
+service. Memory is bounded by the clients' fetch queues. The copy is compared with what the source
+has now: where all that is missing is after the frontier, it is not copied yet (36). With `--wait`
 the copy has some time to catch up with what the source had at the start, and producers may go on
 writing. Where retention has deleted the first records of one side, it begins with the first ones
 that both sides have (`reo.compare.common_start`). Where compaction has removed records, the newest
@@ -13,7 +13,7 @@ of each key are compared (`reo.compare.compacted`).
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from itertools import chain
 
@@ -61,7 +61,9 @@ class Verification:
         self.source_admin, self.destination_admin = create_admin_clients(settings)
         sources, self.not_comparable = find_comparable(settings, self.source_admin)
         copies, partitions = _look_up_copies(settings, self.destination_admin, sources)
-        self.moved = _find_moved(settings, copies)
+        self.frontiers = _read_frontiers(settings, sources, copies)
+        """By source partition, from before what they cover is looked for."""
+        self.moved = {tp: frontier for tp, frontier in self.frontiers.items() if frontier.move}
         self.not_compared = [
             *verdict.list_for_topics(sources, partitions),
             *verdict.list_for_moved(self.moved),
@@ -147,6 +149,9 @@ class Verification:
 
     def reach_verdict(self, results: list[Comparison]) -> Verdict:
         """What the comparisons prove."""
+        for result in results:
+            if frontier := self.frontiers.get(result.tp):
+                result.exclude_not_copied(frontier.source_offset)
         left_out = chain.from_iterable(map(verdict.list_for_partition, results))
         return Verdict(
             results,
@@ -177,22 +182,23 @@ def _look_up_copies(
     return copies, {name: topic.partitions for name, topic in destinations.items()}
 
 
-def _find_moved(
-    settings: Settings, copies: Mapping[Route, Topic]
+def _read_frontiers(
+    settings: Settings, sources: Iterable[Route], copies: Mapping[Route, Topic]
 ) -> dict[TopicPartition, Frontier]:
-    """The frontiers of partitions that have moved to these copies, by source partition; none where
-    the principal may not see them: the verdict does not need them otherwise.
+    """The frontiers of these copies, by source partition; none where the principal may not see
+    them. They only say which records are not to be there: those that are not copied yet, and what
+    others write after a move. Outside of Kafka there are no `copies`.
     """
-    routes = {route.intermediate_topic: route for route in copies}
+    routes = {route.intermediate_topic: route for route in sources}
+    ids = {route.intermediate_topic: topic.topic_id for route, topic in copies.items()}
     frontiers: Mapping[TopicPartition, Frontier] = {}
     with suppress(AccessRefused):
-        frontiers = Group(settings).list_frontiers() if copies else {}
+        frontiers = Group(settings).list_frontiers()
     return {
         routes[tp.topic].get_source(tp.partition): frontier
         for tp, frontier in frontiers.items()
-        if frontier.move
-        and tp.topic in routes
-        and copies[routes[tp.topic]].topic_id == frontier.destination_topic_id
+        if tp.topic in routes
+        and ids.get(tp.topic, frontier.destination_topic_id) == frontier.destination_topic_id
     }
 
 

@@ -41,6 +41,12 @@ class Comparison:
     difference.
     """
     destination_offset: int | None = None
+    missing: int = 0
+    """How many records the source has after the last one of the destination, if that is the
+    difference.
+    """
+    not_copied: int = 0
+    """As many, if the frontier says that they are not copied yet: that is no difference."""
     common_start: tuple[int, int] | None = None
     """The offsets of the first records that both sides have, when one side legitimately lacks
     earlier ones (`reo.compare.common_start`). Those are not compared.
@@ -53,14 +59,24 @@ class Comparison:
     """
 
     def set_difference(
-        self, source_record: Consumed | None, destination_record: Consumed | None, difference: str
+        self,
+        source_record: Consumed | None,
+        destination_record: Consumed | None,
+        difference: str,
+        missing: int = 0,
     ) -> None:
         """Note the first difference."""
+        self.missing = missing
         self.source_offset, self.destination_offset = (
             None if record is None else record.offset()
             for record in (source_record, destination_record)
         )
         self.difference = difference
+
+    def exclude_not_copied(self, copied_up_to: int) -> None:
+        """A difference that is only that records after this source offset are missing is none."""
+        if self.source_offset is not None and self.missing and self.source_offset > copied_up_to:
+            self.not_copied, self.difference = self.missing, ""
 
     def to_dict(self) -> dict[str, Any]:
         """As a JSON object."""
@@ -72,6 +88,7 @@ class Comparison:
             "source_begin": source_begin,
             "destination_begin": destination_begin,
             "difference": self.difference or None,
+            "not_copied": self.not_copied,
             "source_offset": self.source_offset,
             "destination_offset": self.destination_offset,
         }
@@ -85,6 +102,9 @@ class Comparison:
             )
         if self.difference:
             text += f"; {self.difference}"
+        if self.not_copied:
+            text += f"; {self.not_copied} are not copied yet, from source offset"
+            text += f" {self.source_offset} on"
         return f"{self.tp}: {self.equal} {text}"
 
 
@@ -160,7 +180,7 @@ def compare_in_step(
     if left:
         missing = len(left) + sum(map(len, source))
         text = f"{missing} records are missing, from source offset {left[0].offset()} on"
-        result.set_difference(left[0], None, f"{text}: {format_record(left[0])}")
+        result.set_difference(left[0], None, f"{text}: {format_record(left[0])}", missing)
     elif right and not source_has_more():
         surplus = len(right) + sum(map(len, destination))
         text = f"{surplus} records too many, from destination offset {right[0].offset()} on"

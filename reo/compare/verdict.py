@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from common.errors import CopyDiffers, NotComparable, NothingCompared
+from common.errors import CopyDiffers, LagsBehind, NotComparable, NothingCompared
 from common.frontier import Frontier
 from common.kafka.topics import Topic
 from common.routes import Route, TopicPartition
@@ -82,12 +82,21 @@ class Verdict(NamedTuple):
         return sum(result.equal for result in self.results)
 
     @property
+    def not_copied(self) -> int:
+        """How many records are after the frontiers."""
+        return sum(result.not_copied for result in self.results)
+
+    @property
     def exit_code(self) -> int:
-        """A difference comes first, then what cannot be compared, then nothing to compare."""
+        """A difference comes first, then what cannot be compared, then what is not copied yet, then
+        nothing to compare.
+        """
         if any(result.difference for result in self.results):
             return CopyDiffers.exit_code
         if self.not_comparable:
             return NotComparable.exit_code
+        if self.not_copied:
+            return LagsBehind.exit_code
         return 0 if self.records else NothingCompared.exit_code
 
     @property
@@ -111,6 +120,11 @@ class Verdict(NamedTuple):
             verdict = "nothing is proved"
         else:
             verdict = "exact in what was compared" if self.not_compared else "exact"
+        if self.not_copied:
+            verdict += (
+                f"; {self.not_copied} records are not copied yet: let the copy catch up, or use"
+                " --wait 60"
+            )
         if self.not_comparable:
             verdict += f"; {len(self.not_comparable)} routes cannot be compared"
         before = (
@@ -133,11 +147,14 @@ class Verdict(NamedTuple):
             "verdict": (
                 "differs"
                 if self.exit_code == CopyDiffers.exit_code
+                else "not copied yet"
+                if self.not_copied
                 else "exact"
                 if self.records
                 else "nothing compared"
             ),
             "records": self.records,
+            "not_copied": self.not_copied,
             "compared_before": self.compared_before,
             "seconds": round(self.took_s, 3),
             "partitions": [result.to_dict() for result in self.results],

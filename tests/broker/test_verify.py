@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from confluent_kafka import TopicPartition
 
 from common import settings as reo_settings
+from common.frontier import decode
 from common.routes import TopicPartition as Partition
 from reo.compare.resume_file import ResumeFile
 from reo.verify import Verification
@@ -20,6 +22,13 @@ from tests.harness.compared_sides import wait_for_markers
 from tests.harness.copy_judge import Record
 from tests.harness.kafka import ROOT, Clusters, make_record, make_records, until
 from tests.harness.merged_topics import build_topics_environment
+from tests.harness.recovery import (
+    FIRST_RECORDS,
+    alter_offsets,
+    copy_and_stop,
+    read_commits,
+    wait_for_empty_group,
+)
 from tests.harness.service import build_environment
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 from tools.demo import fair_share
@@ -116,6 +125,38 @@ def test_it_waits_for_a_copy_that_runs(clusters: Clusters, topic: str, start: St
     assert waiting.returncode == 0, said
     assert "100 records compared in " in said
     service.stop()
+
+
+def test_a_copy_that_is_behind_does_not_differ(
+    clusters: Clusters, topic: str, start: Start
+) -> None:
+    """What the source got since is not copied yet (36); what was copied and is missing differs."""
+    records = make_records(range(2 * FIRST_RECORDS), PARTITIONS)
+    copy_and_stop(clusters, topic, start, records)
+    clusters.source.write(topic, records[FIRST_RECORDS:])
+    said = reo(clusters, topic, "verify", exit_code=36, timeout_s=LONG_COMMAND_S).stdout
+    each = FIRST_RECORDS // PARTITIONS
+    line = f"{topic}-0: {each} records equal; {each} are not copied yet, from source offset {each}"
+    assert f"{line} on\n" in said
+    assert said.endswith(
+        f": exact; {FIRST_RECORDS} records are not copied yet: let the copy catch up, or use --wait"
+        " 60\n"
+    )
+    written = as_json(clusters, topic, "verify", exit_code=36)
+    assert (written["verdict"], written["not_copied"]) == ("not copied yet", FIRST_RECORDS)
+    wait_for_empty_group(clusters.destination, topic)
+    alter_offsets(
+        clusters.destination,
+        topic,
+        {
+            partition: commit._replace(
+                metadata=replace(decode(commit.metadata), source_offset=each).encode()
+            )
+            for partition, commit in read_commits(clusters.destination, topic).items()
+        },
+    )
+    said = reo(clusters, topic, "verify", exit_code=30, timeout_s=LONG_COMMAND_S).stdout
+    assert f"{each} records are missing, from source offset {each} on" in said
 
 
 def test_it_says_that_nothing_copies(clusters: Clusters, topic: str) -> None:
