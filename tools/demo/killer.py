@@ -3,11 +3,18 @@ works.
 
 A stage is killed when what it has written passes a threshold, and only while it says that it is at
 work: a process that is still starting has nothing to lose.
+
+Before a new run begins, stage two has read all that older ones have written: after a kill of stage
+one nothing comes twice. So its last one is a zombie: everything of the service stands still, as on
+a machine that hangs, another service takes its place, and then the JVM of the first one goes on.
+What that writes comes a second time, and stage two has to drop it.
 """
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,6 +35,8 @@ because the copy was too fast.
 """
 QUIET_S = 60
 VICTIMS = {"replicator": ("replicator", "java"), "deduplicator": ("deduplicator",)}
+ZOMBIE = "everything"
+"""The victim that wakes again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +46,13 @@ class Kill:
     stage: str
     victim: str
     written: int
+
+    def __str__(self) -> str:
+        """The line that says so."""
+        how, of = "SIGKILL", f"of stage {'one' if self.stage == 'replicator' else 'two'}"
+        if self.victim == ZOMBIE:
+            how, of = "SIGSTOP", "of the service"
+        return f"{how} {self.victim:<12} {of} after {self.written:>7} written records"
 
 
 class Killer:
@@ -80,16 +96,21 @@ class Killer:
         self.victims = {
             stage: [choose.choice(VICTIMS[stage]) for _ in range(kills)] for stage in topics
         }
+        self.victims["replicator"][-1:] = [ZOMBIE] * bool(kills)
+        self.zombie: Service | None = None
+        """The service that was replaced."""
+        self.asleep: list[int] = []
+        """The process id of its JVM, until that goes on."""
         self.written_at_kill = dict.fromkeys(topics, 0)
         self.done: list[Kill] = []
 
-    def work(self, progress: Callable[[str, int], None], said: Callable[[Kill], None]) -> None:
+    def work(self, progress: Callable[[str, int], None], said: Callable[[str], None]) -> None:
         """Until everything is killed that was planned, or nothing moves any more."""
         while self.service.code is None and not self.service.total("reo_ready", stage="replicator"):
             time.sleep(0.1)  # the topics are made by the service
         seen, moved_at = dict.fromkeys(self.topics, 0), time.monotonic()
         while (
-            any(self.due.values())
+            (any(self.due.values()) or self.zombie)
             and self.service.code is None
             and time.monotonic() - moved_at < QUIET_S
         ):
@@ -104,7 +125,27 @@ class Killer:
                     and written >= self.due[stage][0] * self.total
                 ):
                     self._kill(stage, written, said)
+            self._wake(said)
             time.sleep(0.01)
+        self.end_zombie()
+
+    def _wake(self, said: Callable[[str], None]) -> None:
+        """Let the zombie go on as soon as the other service copies, until stage two has dropped
+        something of it.
+        """
+        if not self.zombie or not self.service.total("reo_ready", stage="replicator"):
+            return
+        if self.asleep:
+            os.kill(self.asleep.pop(), signal.SIGCONT)
+            said("SIGCONT java         of the first service, while another one copies")
+        if self.service.total("reo_records_dropped_total", reason="stale"):
+            self.end_zombie()
+
+    def end_zombie(self) -> None:
+        """SIGKILL, if there is one."""
+        if self.zombie:
+            self.zombie.kill_all()
+        self.zombie = None
 
     def hold(self, loaded: int) -> bool:
         """Whether the load has to wait for a kill that is due before."""
@@ -133,14 +174,20 @@ class Killer:
             self.covered[tp.partition] = max(self.covered[tp.partition], head.through + 1)
         return sum(self.covered.values())
 
-    def _kill(self, stage: str, written: int, said: Callable[[Kill], None]) -> None:
+    def _kill(self, stage: str, written: int, said: Callable[[str], None]) -> None:
         victim = self.victims[stage][0]
-        alive = self.service.processes(victim)
-        if not self.service.total("reo_ready", stage=stage) or not alive or not kill(alive[0]):
+        if not self.service.total("reo_ready", stage=stage):
             return
+        if victim == ZOMBIE:
+            self.zombie = self.service.replace()
+            self.asleep = self.zombie.processes("java")
+        else:
+            alive = self.service.processes(victim)
+            if not alive or not kill(alive[0]):
+                return
         self.due[stage].pop(0)
         self.victims[stage].pop(0)
         self.written_at_kill[stage] = written
         happened = Kill(stage, victim, written)
         self.done.append(happened)
-        said(happened)
+        said(str(happened))

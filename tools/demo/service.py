@@ -7,7 +7,10 @@ that was alive.
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import os
+import signal
 import subprocess
 import sys
 import urllib.request
@@ -72,14 +75,31 @@ class Service:
         """SIGKILL to every process of the service."""
         if self.process is None:
             return
-        for victim in [
-            *self.processes("replicator"),
-            *self.processes("java"),
-            *self.processes("deduplicator"),
-        ]:
+        for victim in self.list_stages():
             kill(victim)
         self.process.kill()
         self.process.wait()
+
+    def replace(self) -> Service:
+        """SIGSTOP to every process, as on a machine that hangs, and another service in their place;
+        returns the one that stands still.
+        """
+        assert self.process
+        for process_id in (self.process.pid, *self.list_stages()):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process_id, signal.SIGSTOP)
+        frozen = dataclasses.replace(self)
+        self.port = free_port()
+        self.start()
+        return frozen
+
+    def list_stages(self) -> list[int]:
+        """The process ids of both stages."""
+        return [
+            process_id
+            for name in ("replicator", "java", "deduplicator")
+            for process_id in self.processes(name)
+        ]
 
     def processes(self, name: str) -> list[int]:
         """Process ids of `replicator`, `deduplicator`, or stage one's `java`."""
