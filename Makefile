@@ -5,10 +5,10 @@ PICTURES := $(PY) -c 'import matplotlib' 2>/dev/null || $(PIP) -r requirements-r
 # $(call option,NAME,name): --name with the value of NAME=, if it has one
 option = $(if $($1),--$2 '$($1)')
 
-.PHONY: help setup python rival brokers registry postgresql prometheus helm chart release demo test \
-	test-long lint format reference bench simulate faults soak report fuzz classes lock clean
+.PHONY: help setup python rival brokers broker-versions registry postgresql prometheus helm chart \
+	release demo test test-long lint format reference bench simulate faults soak report fuzz classes lock clean
 help: ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 17
 
 setup: ## what everything else needs; done once
 	@build/setup
@@ -19,7 +19,7 @@ python: ## the virtual environment alone: enough for style, types and tests/unit
 rival: setup ## MirrorMaker 2 for comparisons, into jars/rival; nothing else needs it
 	@build/setup rival
 
-brokers: setup ## brokers of Kafka 3.9 and 4.4 for the tests, into jars/older and jars/newer
+broker-versions: setup ## brokers of Kafka 3.9 and 4.4 for the tests, into jars/older and jars/newer
 	@build/setup older
 	@build/setup newer
 
@@ -62,6 +62,9 @@ chart: helm ## the Helm chart as one file, in dist/
 demo: setup ## the main job: two brokers, real records, kills, verified (SEED=, KILLS=)
 	@$(PY) -m tools.demo $(call option,SEED,seed) $(call option,KILLS,kills)
 
+brokers: setup ## two brokers to copy a topic of your own between, until Ctrl-C (PORTS=)
+	@$(PY) -m tools.demo.brokers $(PORTS)
+
 # As many at a time as tests/conftest.py says: six on two processors, because most of the time tests
 # wait. A file's tests in one process, because they share brokers; the longest files first.
 # The order of a set of strings depends on the hash seed, and a simulated schedule on that: with 0
@@ -71,10 +74,10 @@ PYTEST := PYTHONHASHSEED=0 $(PY) -m pytest -n auto --dist loadfile --no-loadscop
 # What of ARGS needs brokers, Java and PostgreSQL; without a path, everything is tested.
 SERVED = $(filter-out tests/unit% tests/simulation%,$(or $(filter tests%,$(ARGS)),tests))
 
-test: $(if $(SERVED),brokers postgresql,python) ## what is promised (ARGS= for pytest: tests/unit)
+test: $(if $(SERVED),broker-versions postgresql,python) ## what is promised: 15 minutes, sets up what it needs (ARGS=tests/unit)
 	@$(PYTEST) -m 'not long' $(ARGS)
 
-test-long: brokers registry postgresql prometheus ## with other values, versions; the chart after `make helm`
+test-long: broker-versions registry postgresql prometheus ## with other values, versions; the chart after `make helm`
 	@REO_TEST_EXAMPLES=all $(PYTEST) -m 'long or examples' $(ARGS)
 
 lint: python ## style and types

@@ -1,8 +1,8 @@
 """The core of the tests again, with a broker of another version at one side and of 4.3 at the
 other: the oldest line that is supported (3.9) and the newest (4.4), as source and destination.
 
-The tests are those of their own modules; here `clusters` is a mixed pair. `make brokers` fetches
-the brokers.
+The tests are those of their own modules; here `clusters` is a mixed pair. `make broker-versions`
+fetches the brokers.
 """
 
 from __future__ import annotations

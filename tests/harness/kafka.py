@@ -31,7 +31,9 @@ from tools.demo.fair_share import Limit
 
 ROOT = Path(__file__).parents[2]
 OTHER_JARS = {"3.9": ROOT / "jars" / "older", "4.4": ROOT / "jars" / "newer"}
-"""Brokers of the oldest and of the newest line that the tests copy from and to (`make brokers`)."""
+"""Brokers of the oldest and of the newest line that the tests copy from and to
+(`make broker-versions`).
+"""
 Value = TypeVar("Value")
 PAUSE_S = 0.05
 START_S = 60
@@ -55,7 +57,7 @@ def find_jars(version: str) -> Path:
     """Of a broker of this line; AssertionError without them."""
     folder = OTHER_JARS[version]
     assert any(folder.glob(f"kafka_*-{version}*.jar")), (
-        f"there is no broker of Kafka {version}: run `make brokers`"
+        f"there is no broker of Kafka {version}: run `make broker-versions`"
     )
     return folder
 
