@@ -173,16 +173,6 @@ def format_medians(results: Results, title: str, prefix: str, figures: Figures) 
     return format_table(title, [*figures, "rounds"], lines)
 
 
-def format_rounds(results: Results, title: str, prefix: str, figures: Figures) -> list[str]:
-    """Every round of the sections with this prefix."""
-    lines = []
-    for row in results.rows:
-        if row["section"].startswith(prefix):
-            cells = [form.format(row[figure]) for figure, form in figures.values()]
-            lines.append(f"| {row['section']} | {row['who']} | {' | '.join(cells)} |")
-    return format_table(title, list(figures), lines)
-
-
 def format_hops(results: Results) -> list[str]:
     """The latency of each hop: medians over the rounds of each quantile."""
     lines = []
@@ -246,7 +236,7 @@ def format_method(machines: list[Row]) -> list[str]:
 
 
 def format_details(results: Results) -> list[str]:
-    """The tables of limits, growth and stops, and of every round of the latencies."""
+    """The tables of limits, growth and stops, and of the hops' latencies."""
     return [
         *format_medians(
             results,
@@ -269,7 +259,6 @@ def format_details(results: Results) -> list[str]:
             INTERRUPTION_FIGURES,
         ),
         *format_hops(results),
-        *format_rounds(results, "Latency in each round, ms", "latency", LATENCY_FIGURES),
     ]
 
 
