@@ -4,7 +4,7 @@ The standard library's logging does the work; this module formats the lines. Val
 collector should find become fields of the JSON: a `TopicPartition` among the arguments becomes
 `topic` and `partition`, named arguments (`log.info("epoch %(epoch)d", {"epoch": 7})`) keep their
 names, and values that are not in the sentence are passed as `extra={"facts": {...}}`; in text they
-follow it as `name=value`. The JSON also has OpenTelemetry's resource (`common.otel_resource`).
+follow it as `[name=value …]`. The JSON also has OpenTelemetry's resource (`common.otel_resource`).
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ class LineFormatter(logging.Formatter):
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         facts: dict[str, object] = getattr(record, "facts", {})
         message = record.getMessage()
-        if record.exc_info:
-            message += "\n" + self.formatException(record.exc_info)
+        stack = "\n" + self.formatException(record.exc_info) if record.exc_info else ""
         if self.as_json:
             always = {
                 "time": time,
                 "level": record.levelname,
                 "stage": self.stage,
-                "event": message,
+                "event": message + stack,
                 **self.resource,
             }
             return orjson.dumps(
                 {**always, **dict(_list_fields(record.args)), **facts, **always}, default=str
             ).decode()
-        tail = "".join(f" {name}={value}" for name, value in facts.items())
-        return f"{time} {record.levelname:<7} {self.stage}: {message}{tail}"
+        tail = " ".join(f"{name}={value}" for name, value in facts.items())
+        line = f"{time} {record.levelname:<7} {self.stage}: {message}"
+        return line + (f" [{tail}]" if tail else "") + stack
 
 
 def _list_fields(arguments: Any) -> Iterator[tuple[str, object]]:

@@ -2,8 +2,8 @@
 code.
 
 A process ends with 0 when its work is done, with the exit code of the `ReoError` that ended it, or
-with 1 for any unexpected error. With `--stop-at-end`, stage one also leaves COMPLETE_FILE. The
-supervisor reads nothing else.
+with 1 for any unexpected error. It leaves the error's text in a file; with `--stop-at-end`, stage
+one also leaves COMPLETE_FILE. The supervisor reads nothing else.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import logging
 import os
 import signal
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 
 from common import clock, logs, settings
 from common.errors import ReoError, SettingsInvalid
@@ -43,6 +45,7 @@ def run(
             log.warning(line)
         return work(loaded, stop.is_set) or 0
     except ReoError as error:
+        leave_error(f"{type(error).__name__}: {error}")
         log.error(
             "%s: %s",
             type(error).__name__,
@@ -52,9 +55,34 @@ def run(
         return error.exit_code
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"  # the stack trace follows
+        leave_error(reason)
         log.exception(
             "%s: unexpected, a defect of reo or of a library; the supervisor starts this process"
             " again",
             reason,
         )
         return 1
+
+
+def leave_error(text: str) -> None:
+    """What ends this process, for the supervisor, if it has one: in the service's folder, which has
+    the folder of the metrics.
+    """
+    metrics = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
+    if metrics:
+        with suppress(OSError):
+            _name_error_file(Path(metrics).parent, os.getpid()).write_text(text)
+
+
+def take_error(folder: Path, process_id: int) -> str:
+    """What a process has left that has ended; empty if nothing, as after a signal."""
+    file = _name_error_file(folder, process_id)
+    with suppress(OSError):
+        text = file.read_text(errors="replace")
+        file.unlink()
+        return text
+    return ""
+
+
+def _name_error_file(folder: Path, process_id: int) -> Path:
+    return folder / f"error-{process_id}"

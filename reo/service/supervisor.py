@@ -30,7 +30,7 @@ from common import clock
 from common.errors import find_exit_code_name
 from common.liveness import SILENT_S
 from common.settings import Settings
-from common.stage_process import Stopping
+from common.stage_process import Stopping, take_error
 from common.stop_at_end import EndOfCopy, StageTwoAlone
 from reo import check
 from reo.service import health, progress_log, service_status, startup, sync_process
@@ -66,6 +66,8 @@ class Supervisor:
     progress: ProgressLog = field(init=False)
     last_error: dict[str, Any] | None = None
     """Of the last child that ended by an error, for /status."""
+    end_reason: str = ""
+    """The error of the child that has ended the service, as it has said it."""
 
     def run(self) -> int:
         """Run until told to stop, or until a child ends with a code that a restart cannot repair;
@@ -95,9 +97,8 @@ class Supervisor:
             if copied is None:
                 return self._end_by_signal()
             health.serve(server)
-            port = server.server_port
-            facts = {"port": port}
-            log.info("metrics, health and readiness on port %d", port, extra={"facts": facts})
+            port = {"port": server.server_port}
+            log.info("metrics, health and readiness on port %(port)d", port)
             metrics = str(self.folder / "metrics")
             registry = health.build_registry(metrics)
             liveness = health.build_liveness_registry(metrics)
@@ -122,6 +123,10 @@ class Supervisor:
             self.exit_code = self._end_by_signal()
         if not self.exit_code:
             log.info("the service has stopped")
+        elif self.end_reason:
+            # the last line again: below the error, the other processes have said that they end
+            facts = {"error": find_exit_code_name(self.exit_code), "exit_code": self.exit_code}
+            log.error("%s", self.end_reason, extra={"facts": facts})
         return self.exit_code
 
     def _list_children(self) -> list[Child]:
@@ -196,6 +201,7 @@ class Supervisor:
             child.restarts.on_running(child.started)
             return
         mark_process_dead(child.process.pid, str(self.folder / "metrics"))
+        reason = take_error(self.folder, child.process.pid)
         child.end()
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         if code:
@@ -203,12 +209,12 @@ class Supervisor:
             self.last_error = {
                 "error": find_exit_code_name(code),
                 "exit_code": code,
-                "message": f"{child.name} ended at {ended} ({how}): its log says why",
+                "message": f"{child.name} ended at {ended} ({how}): {reason or 'its log says why'}",
             }
         if child.stage in self.stages and child.restarts.is_end_of_service(code):
             text = "%s ended with exit code %d, which a restart cannot repair: the service ends"
             log.warning(text, child.name, code)
-            self.exit_code = code
+            self.exit_code, self.end_reason = code, reason
         elif child.stage == "replicator" and self.end_of_copy.has_stage_one_copied(self.folder):
             log.info("%s has copied all records that existed at the start", child.name)
             child.restarts.start_at = math.inf

@@ -67,6 +67,17 @@ def test_json_carries_the_facts_as_fields() -> None:
     assert (fields["event"], fields["exit_code"], fields["error"]) == ("ended", 20, "X")
 
 
+def test_text_puts_the_facts_in_brackets() -> None:
+    """Apart from the sentence, and before a stack trace."""
+    record = make_log_record("ended", facts={"error": "X", "exit_code": 20}, failing=True)
+    first, *stack = LineFormatter("stage", as_json=False).format(record).splitlines()
+    assert first.endswith(" WARNING stage: ended [error=X exit_code=20]")
+    assert stack[0].startswith("Traceback")
+    assert (
+        LineFormatter("stage", as_json=False).format(make_log_record("ended")).endswith(": ended")
+    )
+
+
 def test_a_lost_jvm_is_not_said_by_py4j(capsys: pytest.CaptureFixture[str]) -> None:
     """Nobody listens where the JVM was: py4j raises that, and its own ERROR lines, one of them by
     the root logger, are not in the log.
@@ -121,7 +132,7 @@ def test_text_is_one_line_with_the_facts_behind() -> None:
     line = LineFormatter("stage", as_json=False).format(
         make_log_record("ended %d", 3, facts={"exit_code": 20})
     )
-    assert line.endswith("WARNING stage: ended 3 exit_code=20")
+    assert line.endswith("WARNING stage: ended 3 [exit_code=20]")
     assert "+00:00" in line
     assert "\n" not in line
 
