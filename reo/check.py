@@ -61,9 +61,17 @@ class Start:
         return source_pool.select_answering(self.settings)
 
     @cached_property
+    def cluster_answers(self) -> list[ClusterDescription | ReoError]:
+        """The destination's, then each source's: one that is silent takes `connect_timeout_s`."""
+        return clusters.describe_clusters(self.settings)
+
+    @cached_property
     def destination(self) -> ClusterDescription:
         """The destination cluster."""
-        return clusters.describe_cluster(self.settings, self.settings.destination_cluster)
+        answer = self.cluster_answers[0]
+        if isinstance(answer, ReoError):
+            raise answer
+        return answer
 
     @cached_property
     def topics(self) -> RouteTopics:
@@ -246,7 +254,11 @@ CHECKS = (
         lambda start: [clusters.report_answer("destination cluster", start.destination)],
         is_needed=True,
     ),
-    Check("source cluster", lambda start: clusters.check_sources(start.settings), is_needed=True),
+    Check(
+        "source cluster",
+        lambda start: clusters.check_sources(start.settings, start.cluster_answers[1:]),
+        is_needed=True,
+    ),
     Check("source brokers", lambda start: check_api_versions(start.answering, "source")),
     Check("destination brokers", lambda start: check_api_versions(start.answering, "destination")),
     Check("permissions", _check_permissions, when="start"),

@@ -15,6 +15,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
+from common import clock
 from common.errors import ClusterUnreachable, ReoError, SettingsInvalid, TopicsUnfit
 from common.frontier import BYTES_MAX
 from common.kafka.client_errors import translate
@@ -57,6 +58,18 @@ def describe_cluster(settings: Settings, cluster: Cluster) -> ClusterDescription
     return ask_cluster(cluster, client, timeout_s, describe)
 
 
+def describe_clusters(settings: Settings) -> list[ClusterDescription | ReoError]:
+    """The destination and each source, asked at the same time, or why it does not answer."""
+
+    def try_to_describe(cluster: Cluster) -> ClusterDescription | ReoError:
+        try:
+            return describe_cluster(settings, cluster)
+        except ReoError as error:
+            return error
+
+    return clock.run_parallel(try_to_describe, [settings.destination_cluster, *settings.sources])
+
+
 def report_answer(about: str, description: ClusterDescription) -> Finding:
     """A cluster that answers."""
     return report_ok(
@@ -66,23 +79,25 @@ def report_answer(about: str, description: ClusterDescription) -> Finding:
     )
 
 
-def check_sources(settings: Settings) -> Iterator[Finding]:
-    """The source cluster, or each candidate, of which one has to answer."""
+def check_sources(
+    settings: Settings, answers: Iterable[ClusterDescription | ReoError]
+) -> Iterator[Finding]:
+    """The source cluster, or each candidate, of which one has to answer; `answers` are theirs."""
     is_any_answering = False
-    for source in settings.sources:
+    for source, answer in zip(settings.sources, answers, strict=True):
         about = (
             f"source candidate {source.bootstrap_servers}"
             if settings.failover
             else "source cluster"
         )
-        try:
-            yield report_answer(about, describe_cluster(settings, source))
+        if isinstance(answer, ClusterDescription):
+            yield report_answer(about, answer)
             is_any_answering = True
-        except ReoError as error:
-            if len(settings.sources) == 1:
-                raise
+        elif len(settings.sources) == 1:
+            raise answer
+        else:
             yield report_warning(
-                about, str(error), "the copy goes on from another candidate, if there is one"
+                about, str(answer), "the copy goes on from another candidate, if there is one"
             )
     if not is_any_answering:
         yield report_failure(

@@ -7,6 +7,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import signal
+import threading
 import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
@@ -28,8 +29,10 @@ from common.parent_death_signal import list_children
 from common.route_states import Kind, RouteState
 from common.routes import Route
 from common.settings import Settings, load
+from common.settings.clusters import Cluster
 from reo import check
 from reo.check import Check, Start, When
+from reo.checks import clusters
 from reo.checks.findings import Finding, report_failure, report_ok, report_warning
 from reo.service import startup
 
@@ -125,6 +128,23 @@ def test_what_a_start_waits_for_does_not_refuse_it(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(check, "CHECKS", [replace(after, when="start")])
     with pytest.raises(ClusterUnreachable, match="away"):
         check.raise_first_error(start, "start")
+
+
+def test_silent_clusters_are_asked_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is reported; nobody waits for one after the other."""
+    both = threading.Barrier(2, timeout=60)
+
+    def describe(_: Settings, cluster: Cluster) -> None:
+        both.wait()
+        raise ClusterUnreachable(f"the {cluster.name} cluster is silent")
+
+    monkeypatch.setattr(clusters, "describe_cluster", describe)
+    monkeypatch.setattr(
+        check, "CHECKS", [one for one in check.CHECKS if one.name.endswith(" cluster")]
+    )
+    assert [(found.about, found.seen) for found in check.run_checks(Start(SETTINGS))] == [
+        (f"{name} cluster", f"the {name} cluster is silent") for name in ("destination", "source")
+    ]
 
 
 def test_a_start_runs_the_checks_of_its_stages_and_moment(monkeypatch: pytest.MonkeyPatch) -> None:
