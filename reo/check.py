@@ -15,7 +15,7 @@ from typing import Literal
 
 from common import source_pool
 from common.errors import AccessRefused, ClusterUnreachable, HangingTransaction, ReoError, Restart
-from common.kafka import needed_acls, permissions
+from common.kafka import needed_acls, permissions, topic_fitness
 from common.kafka.consumer_group import Group
 from common.kafka.needed_acls import OF_STAGE
 from common.kafka.route_topics import RouteTopics, load_route_topics
@@ -228,8 +228,12 @@ def _check_halted(state: RouteTopics) -> Iterator[Finding]:
 
 
 def _check_frontier(start: Start) -> Iterator[Finding]:
-    """Unknown where a class has the frontiers that does not check them, or has found an error."""
+    """Unknown where a class has the frontiers that does not check them, or has found an error. Of a
+    cycle nothing: its records are those of the source.
+    """
     settings = start.settings
+    if any(topic_fitness.find_cycles(start.topics.sources, start.topics.existing)):
+        return
     if destination_kind.is_outside_kafka(settings) and start.store is None:
         yield report_warning(
             "frontier",

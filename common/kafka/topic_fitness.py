@@ -25,7 +25,8 @@ def find_cycles(copied: Mapping[Route, Topic], existing: Mapping[str, Topic]) ->
         if own is not None and own.identity == source.identity:
             yield Cycle(
                 f"source and destination are the same topic of the same cluster ({source.name},"
-                f" cluster {source.cluster_id}): give destination.topic another name"
+                f" cluster {source.cluster_id}): give destination.topic another name, or correct"
+                " one of the two bootstrap_servers"
             )
         elif source.identity in written:
             yield Cycle(

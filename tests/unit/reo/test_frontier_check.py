@@ -7,13 +7,16 @@ from typing import Any
 
 import pytest
 
-from common.kafka import topic_creation
+from common.kafka import topic_creation, topic_fitness
 from common.kafka.consumer_group import Members
 from common.kafka.route_topics import RouteTopics
 from common.kafka.topics import Topic
 from common.settings import load
 from deduplicator.frontiers.frontier_store import LoadedFrontiers
+from reo import check
+from reo.check import Start
 from reo.checks import frontier
+from reo.checks.findings import report_ok
 from tests.unit.common.settings.test_settings import GOOD
 
 
@@ -48,3 +51,19 @@ def test_a_topic_that_was_deleted_just_now_is_not_created(monkeypatch: pytest.Mo
         ("frontier", "check again")
     ]
     assert asked == []
+
+
+def test_of_a_cycle_nothing_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The records of the topic are the source's own: no frontier is missed beside the cycle."""
+    settings = load(GOOD)
+    (route,) = settings.build_routes()
+    source = Topic(route.source_topic, "id", 1, "one cluster")
+    existing = {route.destination_topic: source}
+    start, asked = Start(settings), [report_ok("frontier", "asked")]
+    start.topics = RouteTopics(settings, None, None, {route: source}, {}, existing, 1)
+    monkeypatch.setattr(frontier, "check_frontier", lambda *_, **__: asked)
+    assert list(check._check_frontier(start)) == []
+    existing[route.destination_topic] = Topic(route.source_topic, "id", 1, "another cluster")
+    assert list(check._check_frontier(start)) == asked
+    (cycle,) = topic_fitness.find_cycles({route: source}, {route.destination_topic: source})
+    assert str(cycle).endswith("or correct one of the two bootstrap_servers")
