@@ -15,8 +15,9 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
@@ -46,6 +47,8 @@ class Health(NamedTuple):
 
     silent: list[str]
     not_ready: list[str]
+    waits: Mapping[str, str] = MappingProxyType({})
+    """Why each process that is not ready does not work, without figures that change."""
 
 
 Describe = Callable[[CollectorRegistry, Health], dict[str, Any]]
@@ -159,7 +162,8 @@ def assess_health(
     """Which of the processes that should run hang or are not ready."""
     names = ("reo_heartbeat_seconds", "reo_ready", "reo_waiting")
     gauges = read_values(metrics, names, "stage", "worker", "reason")
-    health, now = Health([], []), time.time()
+    waits: dict[str, str] = {}
+    health, now = Health([], [], waits), time.time()
     for stage, worker, started in processes:
         last = gauges.get(("reo_heartbeat_seconds", stage, worker, ""), 0.0)
         heartbeat = max(started, last) or now
@@ -175,7 +179,9 @@ def assess_health(
                 ),
                 REASONS["start"],
             )
-            why = silence if now - heartbeat > LATE_S else f"waits for {waits_for}"
+            is_late = now - heartbeat > LATE_S
+            why = silence if is_late else f"waits for {waits_for}"
+            waits[f"{stage} {worker}"] = "gives no sign of life" if is_late else why
             health.not_ready.append(f"{stage} {worker} is not working: it {why}")
     return health
 

@@ -37,6 +37,7 @@ from reo.service import health, progress_log, service_status, startup, sync_proc
 from reo.service.child import Child, forward_output
 from reo.service.progress_log import ProgressLog
 from reo.service.restarts import WATCHDOG_INTERVAL_S
+from reo.service.waiting_log import WaitingLog
 
 log = logging.getLogger(__name__)
 TICK_S = 0.05
@@ -64,6 +65,7 @@ class Supervisor:
     exit_code: int | None = None
     end_of_copy: EndOfCopy = field(init=False)
     progress: ProgressLog = field(init=False)
+    waiting: WaitingLog = field(default_factory=WaitingLog)
     last_error: dict[str, Any] | None = None
     """Of the last child that ended by an error, for /status."""
     end_reason: str = ""
@@ -146,6 +148,7 @@ class Supervisor:
             if clock.monotonic() >= watchdog_at:
                 watchdog_at = clock.monotonic() + WATCHDOG_INTERVAL_S
                 self._kill_hanging(liveness)
+                self.waiting.update(health.assess_health(liveness, self.list_processes()).waits)
             if self.settings.stop_at_end:
                 self._check_end()
             self.progress.update()

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Sequence
 from http.client import HTTPConnection
@@ -176,6 +177,9 @@ def test_what_is_late_is_not_ready(
         cast(Any, SimpleNamespace(collect=lambda: metrics)), [("deduplicator", "0", 0.0)]
     )
     assert (found.silent, found.not_ready) == (silent, not_ready)
+    assert [f"{process} is not working: it {why}" for process, why in found.waits.items()] == [
+        re.sub(r"gave (.*) for \d+ s", r"gives \1", text) for text in not_ready
+    ], "a reason that stays is the same text"
     assert metrics[1].samples[0].value == (0.0 if not_ready else 1.0)
 
 
