@@ -34,10 +34,13 @@ class ExamplesParser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """As argparse, which would take the word after a mistyped option for a stage or a command,
-        and complain of that word.
+        """As argparse, which would take the word after a mistyped option, or after one that stands
+        before the command, for a stage or a command, and complain of that word.
         """
         words = list(sys.argv[1:] if args is None else args)
+        first = words[0].partition("=")[0] if words else ""
+        if first in self._list_options() - set(self._option_string_actions):
+            self.error(f"{first} stands before the command: give it after the command")
         if not any(isinstance(action, argparse._SubParsersAction) for action in self._actions):
             known = self._list_options()
             for word in words[: words.index("--")] if "--" in words else words:

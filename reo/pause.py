@@ -42,7 +42,7 @@ def _set_states(settings: Settings, names: list[str], kind: Kind) -> int:
             print(f"{route.source_topic}: {kind} already")
         else:
             was = f" (it was {state})" if state.is_halted else ""
-            print(f"{route.source_topic}: {kind} from now on{was}")
+            print(f"{route.source_topic}: {kind}{was}; the service follows in about two seconds")
     return 0
 
 

@@ -242,7 +242,13 @@ class Stage:
             )
         log.info(
             "run with epoch %(epoch)d begins at %(starts)s",
-            {"epoch": plan.epoch, "starts": plan.start_offsets},
+            {
+                "epoch": plan.epoch,
+                "starts": {
+                    source: plan.start_offsets[tp]
+                    for tp, source in plan.map_source_partitions().items()
+                },
+            },
         )
         EPOCH.set(plan.epoch)
         self.planner.begin_run()

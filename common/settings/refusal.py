@@ -64,6 +64,7 @@ def has_files(given_by: Mapping[str, Origin]) -> bool:
     return any(origin.file for origin in given_by.values())
 
 
-def refuse(errors: Sequence[str], what: str = "{} setting(s)") -> SettingsInvalid:
+def refuse(errors: Sequence[str], what: str = "setting", where: str = "") -> SettingsInvalid:
     """One error with all of these."""
-    return SettingsInvalid("\n  ".join([f"{what.format(len(errors))} are wrong:", *errors]))
+    count = f"1 {what} is" if len(errors) == 1 else f"{len(errors)} {what}s are"
+    return SettingsInvalid("\n  ".join([f"{where}{count} wrong:", *errors]))

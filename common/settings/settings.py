@@ -132,7 +132,7 @@ class Settings(Schema):
         selected = topic_rules.build_routes(self.rules, topics, self.intermediate.topic)
         conflicts = list(topic_rules.find_conflicts(self.rules, selected))
         if conflicts:
-            raise refuse(conflicts, "with the topics that are at the source, {} route(s)")
+            raise refuse(conflicts, "route", "with the topics that are at the source, ")
         return [route for route in selected if route.intermediate_topic not in self.halted]
 
     def get_options(self, name: str) -> Options:

@@ -288,8 +288,12 @@ class Planner:
             log.info("waiting for stage two: %s", unknown)
             return
         unread = {
-            tp: max(0, ends[tp] - commit.intermediate_offset) for tp, commit in waiting.items()
+            tp: ends[tp] - commit.intermediate_offset
+            for tp, commit in waiting.items()
+            if ends[tp] > commit.intermediate_offset
         }
+        if not unread:  # its next commit shows the epoch
+            return
         shown = sorted(unread, key=lambda tp: -unread[tp])[:LOGGED_PARTITIONS]
         log.info(
             "waiting for stage two to read %d intermediate records of %s%s",

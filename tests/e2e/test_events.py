@@ -66,7 +66,7 @@ def test_every_line_is_an_event(clusters: Clusters, topic: str, start: Start) ->
     begun = [line for line in events if "begins at {" in line["event"]]
     assert len(begun) >= 2
     assert len({line["epoch"] for line in begun}) == len(begun)
-    assert begun[0]["starts"] == {f"{topic}-proxy-0": 0, f"{topic}-proxy-1": 0}
+    assert begun[0]["starts"] == {f"{topic}-0": 0, f"{topic}-1": 0}
     assert {
         (line["topic"], line["partition"], line["offset"])
         for line in events

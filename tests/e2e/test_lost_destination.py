@@ -287,4 +287,4 @@ def test_a_run_that_knew_the_deleted_destination_is_not_believed(
         lambda: two.metric("reo_records_dropped_total", reason="stale") > 0,
         "the stale ones are counted",
     )
-    assert one.log.count(f"begins at {{{topic}-proxy-0: 0, ") == 2
+    assert one.log.count(f"begins at {{{topic}-0: 0, ") == 2

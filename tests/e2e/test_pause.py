@@ -82,7 +82,10 @@ def test_a_topic_is_paused_while_another_goes_on(
         wait_for(clusters, name, 1)
     refused = reo_with(environment, "pause", f"{topic}-pausd", exit_code=2)
     assert f"did you mean {paused}?" in refused.stderr
-    assert "paused from now on" in reo_with(environment, "pause", paused).stdout
+    assert (
+        ": paused; the service follows in about two"
+        in reo_with(environment, "pause", paused).stdout
+    )
     assert "paused already" in reo_with(environment, "pause", paused).stdout
     wait_for_halt(service, paused, 1)
     until(lambda: service.metric("reo_runs_total", reason="switched") >= 1, "the run ended", COPY_S)

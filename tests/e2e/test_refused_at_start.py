@@ -108,7 +108,7 @@ def test_wrong_settings_are_all_listed(clusters: Clusters, topic: str, start: St
     )
     assert service.wait_for_exit(STOP_S) == 2
     for words in (
-        "4 setting(s) are wrong",
+        "4 settings are wrong",
         "REO_DEDUPLICATOR_WOKERS",
         "did you mean REO_DEDUPLICATOR_WORKERS",
         "REO_METRICS_PORT",
@@ -132,7 +132,7 @@ def test_contradictory_settings_are_refused(clusters: Clusters, topic: str, star
     )
     assert service.wait_for_exit(STOP_S) == 2
     for words in (
-        "2 setting(s) are wrong",
+        "2 settings are wrong",
         "REO_INTERMEDIATE_TOPIC and REO_DESTINATION_TOPIC",
         "REO_DEDUPLICATOR_SESSION_TIMEOUT_MS",
         "REO_DEDUPLICATOR_TRANSACTION_TIMEOUT_MS",

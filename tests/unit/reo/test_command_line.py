@@ -148,6 +148,16 @@ def test_a_mistyped_word_is_guessed(choices: str, capsys: pytest.CaptureFixture[
     assert "Did you mean 'verify'?" in capsys.readouterr().err
 
 
+def test_an_option_before_the_command_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """And not the word after it, which the parser would take for the command."""
+    for words in (["--settings", "reo.toml", "check"], ["offsets", "--groups=a", "sync"]):
+        with pytest.raises(SystemExit):
+            commands.build_parser().parse_args(words)
+        option = next(word for word in words if word.startswith("--")).partition("=")[0]
+        said = capsys.readouterr().err
+        assert f"{option} stands before the command: give it after the command" in said
+
+
 def test_a_mistyped_option_is_named_and_not_the_word_after_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -190,6 +190,21 @@ def test_the_log_says_for_whom_it_waits(
     assert "to read 43 intermediate records of orders-proxy-1, 10 of orders-proxy-0" in told[0]
 
 
+def test_what_is_read_is_not_waited_for(
+    stage_two: StageTwo, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where everything is read, only a commit is missing: nobody waits for 0 records."""
+    caplog.set_level("INFO")
+    stage_two.records, stage_two.read = {TP: [3] * 7, OTHER: [3] * 40}, {TP: 7, OTHER: 35}
+    waiting = stage_two.read_commits(None, [TP, OTHER], 0.0)
+    stage_two.planner._log_waiting([], waiting)
+    stage_two.read_all()
+    stage_two.planner._log_waiting([], stage_two.read_commits(None, [TP, OTHER], 0.0))
+    assert caplog.messages == [
+        "waiting for stage two to read 5 intermediate records of orders-proxy-1"
+    ]
+
+
 def test_an_engine_that_does_not_start_ends_the_wait(stage_two: StageTwo) -> None:
     """A JVM without Java, or a filter that it refuses, has nothing to do with stage two."""
 

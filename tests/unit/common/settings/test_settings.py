@@ -85,7 +85,7 @@ def test_every_wrong_setting_is_listed_at_once() -> None:
             "REO_SOURCE_START": "middle",
         }
     )
-    assert message.startswith("7 setting(s) are wrong:")
+    assert message.startswith("7 settings are wrong:")
     for part in (
         "REO_SOURCE_BOOTSTRAP_SERVERS or KAFKA_CLUSTERS_SOURCE_BOOTSTRAP_SERVERS is missing",
         "REO_METRICS_PRT: unknown setting",
@@ -113,7 +113,7 @@ def test_each_error_has_the_users_own_spelling(tmp_path: Path) -> None:
     }
     message = read_refusal(given, str(file))
     assert message.splitlines() == [
-        "5 setting(s) are wrong:",
+        "5 settings are wrong:",
         f"  {file}: metrics.port: a whole number from 0 to 65535 is expected, not 'many'",
         "  REO_STOP_AT_END: true or false is expected, not 'perhaps'",
         (
@@ -159,7 +159,7 @@ def test_one_mistake_is_one_error(changes: dict[str, str], name: str) -> None:
     first, *others = read_refusal(
         (GOOD if "REO_SETTINGS_FILE" not in changes else {}) | changes
     ).splitlines()
-    assert first == "1 setting(s) are wrong:"
+    assert first == "1 setting is wrong:"
     assert [other[2 : 2 + len(name)] for other in others] == [name]
 
 
@@ -338,4 +338,4 @@ def test_what_is_nearly_right_is_taken_or_said_exactly() -> None:
     assert "one of PLAIN, SCRAM-SHA-256" in message
     several = {name: text for name, text in GOOD.items() if name != "REO_SOURCE_TOPIC"}
     message = read_refusal(several | {"REO_TOPICS": "a\nb", "REO_APPLICATION": "x"})
-    assert message.startswith("1 setting(s) are wrong:\n  REO_TOPICS: printable characters")
+    assert message.startswith("1 setting is wrong:\n  REO_TOPICS: printable characters")

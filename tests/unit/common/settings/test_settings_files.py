@@ -73,7 +73,7 @@ def test_of_several_files_the_later_one_wins(tmp_path: Path) -> None:
         assert loaded.source.consumer_options == {"client.rack": "b", "fetch.max.bytes": "7"}
         assert str(loaded.given_by["source.topic"]) == f"{files[1]}: source.topic"
     first, second = read_refusal({}, [str(files[0]), str(tmp_path / "three.toml")]).splitlines()
-    assert first == "1 setting(s) are wrong:"
+    assert first == "1 setting is wrong:"
     assert second.startswith(
         f"  {tmp_path / 'three.toml'}: the settings file does not exist or cannot be read"
     )
@@ -159,7 +159,7 @@ def test_one_mistake_is_one_error(tmp_path: Path, suffix: str, content: str, wor
     file = tmp_path / f"reo{suffix}"
     file.write_text(content)
     first, second = read_refusal(ADDRESSES, str(file)).splitlines()
-    assert first == "1 setting(s) are wrong:"
+    assert first == "1 setting is wrong:"
     assert second.startswith(f"  {file}: {words}")
 
 
