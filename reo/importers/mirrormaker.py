@@ -81,15 +81,28 @@ def import_settings(flow: Flow, with_secrets: bool = False) -> ImportedSettings:
     _convert_topic_configs(into)
     _convert_consumer(into)
     _convert_producer(into)
-    key = "target.cluster.exactly.once.source.support"
-    if into.left.pop(key, "disabled").lower() != "enabled":
-        into.note(
-            key if key in into.names else key.removeprefix("target.cluster."),
-            "was not enabled, so what MirrorMaker 2 has copied may have records twice. reo goes on"
-            " only after an exact copy (docs/how-to/from-mirrormaker.md): copy to a new topic",
-        )
+    _check_exactly_once(into, flow.properties.get("target.cluster.alias", "<target>"))
     into.end(NO_EQUIVALENT)
     return into
+
+
+def _check_exactly_once(into: ImportedSettings, target: str) -> None:
+    """It is an option of the target's Connect worker (KIP-618): without the alias it has no
+    effect.
+    """
+    key = "exactly.once.source.support"
+    has_no_effect = into.left.pop(key, None) is not None
+    is_enabled = into.left.pop(f"target.cluster.{key}", "disabled").lower() == "enabled"
+    why = f"counts only with the target's alias ({target}.{key})" if has_no_effect else ""
+    if not is_enabled:
+        why += (
+            f"{', so it ' if why else ''}was not enabled: what MirrorMaker 2 has copied may have"
+            " records twice. reo goes on only after an exact copy"
+            " (docs/how-to/from-mirrormaker.md): copy to a new topic"
+        )
+    if why:
+        is_written = f"target.cluster.{key}" in into.names and not has_no_effect
+        into.note(f"target.cluster.{key}" if is_written else key, why)
 
 
 def _take_lists(into: ImportedSettings, name: str, default: str) -> tuple[list[str], list[str]]:

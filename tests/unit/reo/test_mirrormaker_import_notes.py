@@ -99,6 +99,36 @@ def test_what_can_not_be_expressed_is_named(
 
 
 @pytest.mark.parametrize(
+    ("more", "key", "said", "is_enabled"),
+    [
+        ("exactly.once.source.support = enabled", "exactly.once.source.support", True, False),
+        ("B.exactly.once.source.support = enabled", "", False, True),
+        ("B.exactly.once.source.support = no", "B.exactly.once.source.support", False, False),
+        (
+            "exactly.once.source.support = no\nB.exactly.once.source.support = enabled",
+            "exactly.once.source.support",
+            True,
+            True,
+        ),
+    ],
+)
+def test_exactly_once_counts_with_the_alias(
+    more: str, key: str, said: bool, is_enabled: bool
+) -> None:
+    """One note: that the key has no effect, and what MirrorMaker 2 may have copied twice."""
+    properties = parse_properties(f"{SAMPLE}{more}\n")
+    notes = [
+        note
+        for note in import_settings(choose_flow(properties, "A->B")).notes
+        if "exactly.once.source.support" in note[0]
+    ]
+    assert [note[0] for note in notes] == ([key] if key else [])
+    text = notes[0][1] if notes else ""
+    assert ("only with the target's alias (B.exactly.once.source.support)" in text) == said
+    assert ("may have records twice" in text) != is_enabled
+
+
+@pytest.mark.parametrize(
     ("text", "options", "said"),
     [
         ("a = 1", (), "`clusters`"),
