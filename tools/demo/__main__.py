@@ -64,6 +64,7 @@ class Demo:
             "REO_DESTINATION_BOOTSTRAP_SERVERS": destination,
             "REO_SOURCE_TOPIC": TOPIC,
             "REO_DEDUPLICATOR_SESSION_TIMEOUT_MS": "6000",
+            "TMPDIR": str(self.folder),  # what a process that is killed leaves there goes with it
         }
         self.service = Service(self.environment, self.folder / "service.log")
         stack.callback(self.service.kill_all)
