@@ -47,16 +47,16 @@ def truncate_log(
 
 
 def has_frontiers(injector: FaultInjector, source_topic: str = "") -> bool:
-    """Whether a group has committed frontiers, which identify the source topic; without a topic, of
-    any.
+    """Whether the group has committed frontiers, which identify the source topic; without a topic,
+    of any.
     """
     intermediate_topic = (
         injector.system.find_route(source_topic).intermediate_topic if source_topic else ""
     )
+    system = injector.system
     return any(
         intermediate_topic in ("", topic)
-        for group in injector.system.destination.groups.values()
-        for topic, _ in group.offsets.committed
+        for topic, _ in system.destination.group(system.settings.application).offsets.committed
     )
 
 

@@ -7,6 +7,7 @@ DESTINATION_RECREATED = "destination recreated"
 INTERMEDIATE_RECREATED = "intermediate topic recreated"
 PARTITION_ADDED = "partition added"
 FILTER_CHANGED = "filter changed"
+PAUSED = "topic paused"
 INVISIBLE_LOST = "invisible source records lost"
 FAULT_WEIGHTS: dict[str, int] = {
     "SIGKILL": 8,
@@ -31,6 +32,7 @@ FAULT_WEIGHTS: dict[str, int] = {
     "records committed at the source are deleted": 2,
     "source compacted": 1,
     PARTITION_ADDED: 1,
+    PAUSED: 3,
     "source replica behind": 2,
     "intermediate records purged": 3,
     "newest intermediate records lost": 3,

@@ -10,11 +10,18 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from common.errors import FrontierLost
+from common.errors import FrontierLost, LagsBehind
 from tools.simulator import operator
 from tools.simulator.child import Child
 from tools.simulator.fault_helpers import has_frontiers, run_without_workers
-from tools.simulator.fault_kinds import EXCLUSIVE_FAULTS, FRONTIERS_DELETED, SOURCE_FAULTS, TORN
+from tools.simulator.fault_kinds import (
+    EXCLUSIVE_FAULTS,
+    FRONTIERS_DELETED,
+    PAUSED,
+    SOURCE_FAULTS,
+    TORN,
+)
+from tools.simulator.schedule import Process
 
 if TYPE_CHECKING:
     from tools.simulator.fault_injector import FaultInjector
@@ -70,8 +77,21 @@ def _delete_frontiers(injector: FaultInjector, generator: random.Random, _: Chil
     return f"after {frozen_s:.1f} s without a worker, the operator stops the service"
 
 
+def _pause_topic(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
+    """With `--stop-at-end` the service may end because of it."""
+    system = injector.system
+    topic = system.choose_route(generator).source_topic
+    if system.plan.stop_at_end:
+        injector.allowed_exit_codes.add(LagsBehind.exit_code)
+    seconds = generator.choice((0.5, 5.0, 30.0)) * generator.uniform(0.5, 1.5)
+    injector.schedule_end(seconds, lambda: None)
+    system.schedule.start(Process("operator"), lambda: operator.pause(system, topic, seconds))
+    return f"{topic} for {seconds:.1f} s"
+
+
 INJECTORS: dict[str, Callable[[FaultInjector, random.Random, Child | None], str]] = {
     "group coordinator away": _drop_group_requests,
     TORN: _tear_transaction,
     FRONTIERS_DELETED: _delete_frontiers,
+    PAUSED: _pause_topic,
 }

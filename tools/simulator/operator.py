@@ -1,4 +1,5 @@
-"""The operator: deletes the committed offsets of the stopped service, and runs `reo recover`.
+"""The operator: pauses a topic for a while, deletes the committed offsets of the stopped service,
+and runs `reo recover`.
 
 When the service then ends because its frontiers are missing, the operator runs `reo recover
 --apply` and starts the service again. Kafka refuses to delete the offsets of a group that has
@@ -11,7 +12,10 @@ import contextlib
 import io
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaException
 
 from common.errors import (
     ClusterUnreachable,
@@ -21,6 +25,7 @@ from common.errors import (
     ReoError,
     ServiceRuns,
 )
+from reo import pause as reo_pause
 from reo import recover as reo_recover
 
 if TYPE_CHECKING:
@@ -64,6 +69,30 @@ def change_while_stopped(system: System, change: Callable[[], object]) -> None:
     _wait_for_processes(system)
     change()
     system.restart()
+
+
+def pause(system: System, topic: str, seconds: float) -> None:
+    """`reo pause` while the service runs, and `reo resume` after this time."""
+    _repeat(system, partial(reo_pause.pause, system.settings, [topic]))
+    system.schedule.sleep(seconds)
+    _repeat(system, partial(reo_pause.resume, system.settings, [topic]))
+    system.log_event(f"{topic} is resumed")
+
+
+def _repeat(system: System, command: Callable[[], int]) -> None:
+    """Until this command of reo succeeds, or the service has ended."""
+    while system.service_exit_code is None and not _try_command(system, command):
+        system.schedule.sleep(1.0)
+
+
+def _try_command(system: System, command: Callable[[], int]) -> bool:
+    """Whether a command of reo succeeds."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        try:
+            return command() == 0
+        except (ReoError, KafkaException) as error:
+            system.log_event(f"a command of the operator fails: {error}")
+            return False
 
 
 def run_recover(system: System) -> None:
