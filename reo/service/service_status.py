@@ -23,7 +23,15 @@ Gauges = dict[tuple[str, ...], float]
 GAUGES = ("reo_source_end_offset", "reo_frontier_offset", "reo_lag_records", "reo_lag_seconds")
 LAGS = ("stage_one", "stage_two", "both")
 OF_THE_CLUSTERS: dict[str, None] = dict.fromkeys(
-    ("source_end", "stage_one_offset", "moved", "epoch", "unread", "stage_one_wrote_ms")
+    (
+        "source_end",
+        "stage_one_offset",
+        "destination_gone",
+        "moved",
+        "epoch",
+        "unread",
+        "stage_one_wrote_ms",
+    )
 )
 """What of a partition only the clusters know; a gauge is a float, too short for an epoch."""
 
