@@ -31,8 +31,10 @@ from tools.demo.broker import Broker
 
 RECORDS_A_PARTITION = 100
 KIND = Kind("100 B", "none", lambda rng: rng.randbytes(100))
-SETTLE_S, IDLE_S = 20.0, 60.0
-"""From the copy's end until processor times are measured, and for how long."""
+SETTLE_S, IDLE_S = 20.0, 300.0
+"""From the copy's end until processor times are measured, and for how long: a batch of Spark's,
+since with many partitions its boundary costs as much as a minute of the rest.
+"""
 LOOK_S = 2.0
 
 
