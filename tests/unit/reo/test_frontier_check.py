@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from common.frontier import Frontier
 from common.kafka import topic_creation, topic_fitness
 from common.kafka.consumer_group import Members
 from common.kafka.route_topics import RouteTopics
@@ -67,3 +68,24 @@ def test_of_a_cycle_nothing_follows(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(check._check_frontier(start)) == asked
     (cycle,) = topic_fitness.find_cycles({route: source}, {route.destination_topic: source})
     assert str(cycle).endswith("or correct one of the two bootstrap_servers")
+
+
+def test_a_destination_that_is_gone_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The topic would be created: the line of the frontier says that the copy begins again."""
+    settings = load(GOOD)
+    (route,) = settings.build_routes()
+    source, tp = Topic(route.source_topic, "id", 1, "source"), route.get_intermediate(0)
+    state = RouteTopics(settings, None, None, {route: source}, {}, {}, 1)
+    frontiers = {tp: Frontier(3399, 5, "identity", 1, "its id", 3399, 0)}
+    group = SimpleNamespace(
+        list_commits=lambda *_, **__: frontiers, list_frontiers=lambda: frontiers
+    )
+    monkeypatch.setattr(frontier, "check_start_offsets", lambda *_: None)
+    monkeypatch.setattr(
+        frontier, "find_first_source_offsets", lambda *asked: dict.fromkeys(asked[2], 0)
+    )
+    monkeypatch.setattr(frontier, "_describe_offsets", lambda _, begins: str(begins))
+    (found,) = frontier._check_first_offsets(state, cast(Any, group), route, source)
+    assert (found.level, found.about) == ("warning", f"frontier of {route.source_topic}")
+    begins = {route.get_source(0): 0}
+    assert found.seen == f"{frontier.BEGINS_AGAIN} {begins}"
