@@ -5,8 +5,8 @@ that runs follows within seconds.
 from __future__ import annotations
 
 from common import clock, source_pool
-from common.errors import SettingsInvalid
-from common.kafka import permissions, topics
+from common.errors import SettingsInvalid, TopicMissing
+from common.kafka import permissions, topic_creation, topics
 from common.kafka.clients import create_admin_client
 from common.route_states import Kind, RouteState, RouteStates, describe_user
 from common.routes import Route
@@ -34,9 +34,20 @@ def _set_states(settings: Settings, names: list[str], kind: Kind) -> int:
     never_halted = RouteState("running", 0, "")
     old = {route: before.get(route.intermediate_topic, never_halted) for route in routes}
     new = RouteState(kind, round(clock.time() * 1000), describe_user())
-    states.write(
-        {route.intermediate_topic: new for route, state in old.items() if state.kind != kind}
-    )
+    # where there is no state, a process may know one that the group has lost
+    changed = {
+        route.intermediate_topic: new
+        for route, state in old.items()
+        if state.kind != kind or state is never_halted
+    }
+    try:
+        states.write(changed)
+    except TopicMissing:
+        if kind != "running":
+            raise
+        # lost while it was paused, and the service creates it when it is resumed
+        topic_creation.create_intermediate_topics(settings, routes)
+        states.write(changed)
     for route, state in old.items():
         if state.kind == kind:
             print(f"{route.source_topic}: {kind} already")

@@ -10,7 +10,7 @@ the service may call it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,6 +92,14 @@ def _create_route_topics(state: RouteTopics, route: Route, partitions: int) -> N
     if existing_intermediate is not None:
         creator.create_or_extend(existing_intermediate, intermediate)
     topic_fitness.check_configs(route, source_config, known, copy)
+
+
+def create_intermediate_topics(settings: Settings, routes: Collection[Route]) -> None:
+    """Create those that are missing, and no other topic."""
+    state = load_route_topics(settings)
+    for route in routes:
+        if route.intermediate_topic not in state.existing:
+            TopicCreator.of(state).create(build_intermediate_topic(state, route))
 
 
 def prepare_topic(state: RouteTopics, new: NewTopic, validate_only: bool = False) -> None:

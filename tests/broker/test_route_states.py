@@ -12,7 +12,7 @@ from common.routes import TopicPartition
 from tests.broker.test_status import RECORDS, feed_the_rest
 from tests.conftest import Start
 from tests.harness.commands import reo
-from tests.harness.kafka import Clusters
+from tests.harness.kafka import Clusters, until
 from tests.harness.recovery import FIRST_RECORDS, copy_and_stop
 from tests.harness.service import build_environment
 
@@ -43,6 +43,31 @@ def test_a_pause_outlives_its_offset(clusters: Clusters, topic: str) -> None:
     halted.probe.run_once()
     assert halted.topics == frozenset()
     assert "running already" in reo(clusters, topic, "resume", topic).stdout
+
+
+def test_a_topic_is_resumed_that_has_lost_its_intermediate_topic(
+    clusters: Clusters, topic: str
+) -> None:
+    """The state is deleted with it, and a process that knows the pause cannot commit it again: it
+    waits for `reo resume`, which creates the topic, and commits what no process has forgotten.
+    """
+    clusters.source.create(topic, 2)
+    intermediate_topic = f"{topic}-proxy"
+    clusters.destination.create(intermediate_topic, 2)
+    settings = reo_settings.load(build_environment(clusters, topic, {}))
+    states, halted = RouteStates(settings), HaltedRoutes(settings)
+    states.write({intermediate_topic: PAUSED})
+    halted.add(settings.build_routes())
+    halted.probe.run_once()
+    clusters.destination.delete(intermediate_topic)
+    until(lambda: states.read([intermediate_topic]) == {}, "the state is gone")
+    halted.probe.run_once()
+    assert halted.topics == {intermediate_topic}
+    assert "running already" in reo(clusters, topic, "resume", topic).stdout
+    assert clusters.destination.partitions(intermediate_topic) == 2
+    until(
+        lambda: halted.probe.run_once() is None and not halted.topics, "it is resumed for a process"
+    )
 
 
 @pytest.mark.parametrize("metadata", ["", "[]", '{"v":1,"s":"frozen","at":1,"by":""}', '{"v":2}'])
