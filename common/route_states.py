@@ -53,6 +53,7 @@ RETRY_S = 0.2
 WHO_LENGTH_MAX = 200
 TEXT_LENGTH_MAX = 800
 """Of an error: brokers keep 4,096 bytes of metadata by default."""
+EXCEPT_HALTED = ", except of topics that are halted"
 Kind = Literal["running", "paused", "stopped"]
 KINDS: tuple[Kind, ...] = ("running", "paused", "stopped")
 
@@ -219,6 +220,8 @@ class HaltedRoutes:
                 log.warning("which routes are paused cannot be read yet: %s", unreachable)
                 on_waiting()
                 clock.sleep(RETRY_S)
+        if self.halted:
+            log.info("%s: only `reo resume` ends it", describe_halted(self.halted))
         self.probe.start("route states", INTERVAL_S)
 
     def add(self, routes: Iterable[Route]) -> None:

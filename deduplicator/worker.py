@@ -182,7 +182,7 @@ class Worker:
         if self.partitions.hold(self.halted.topics):
             self.intermediate.start_fetching()
         if self.partitions.halted != before:
-            log.info("routes are halted: %s", describe_halted(self.halted.halted) or "none")
+            log.info(describe_halted(self.halted.halted) or "no topic is halted any more")
         self.halted.report()
 
     def _find_wait_reason(self, end_offsets: Mapping[TopicPartition, int]) -> Reason | None:

@@ -73,7 +73,11 @@ def _check_rules(settings: Settings) -> Iterator[Refusal]:
     set_names = [name for name in ONE_TOPIC if settings.values[name]]
     if set_names:
         names = _mark(set_names)
-        yield Refusal(f"{{topics}} and {names} contradict each other: several topics, or one")
+        yield Refusal(
+            f"{{topics}} and {names} contradict each other: several topics, or one. The rules are"
+            " {rules}",
+            rules=", ".join(map(str, settings.rules)),
+        )
     if not settings.values["application"]:
         yield Refusal(
             "{application} is missing: with several topics it has no default, and the frontiers of"

@@ -53,8 +53,8 @@ def look_up_copies(
     for name in names:
         if name not in copies:
             raise TopicMissing(
-                f"the destination topic {name} does not exist: nothing was copied to it yet. Start"
-                " the service"
+                f"the destination topic {name} does not exist: nothing was copied to it yet, or it"
+                " was deleted since, and the copy begins again. Start the service"
             )
     return copies
 

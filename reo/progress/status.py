@@ -22,6 +22,7 @@ from common.errors import ReoError
 from common.frontier import check_not_moved
 from common.kafka import permissions
 from common.kafka.consumer_group import Members
+from common.route_states import EXCEPT_HALTED
 from common.routes import TopicPartition
 from common.settings import Settings
 from reo import interrupt
@@ -96,16 +97,18 @@ class Status(NamedTuple):
         """As text for a person."""
         if not self.now.partitions:
             return "there is nothing to copy"
-        waiting = sum_lags(self.now.partitions).both.records
+        running = [row for row in self.now.partitions if row.source.topic not in self.now.halted]
+        waiting = sum_lags(running).both.records
         rate = sum(stage_two for _, stage_two in self.rates.values())
         if gone := describe_gone(self.now.partitions):
             return f"{gone}. The copy begins again; {waiting} records wait"
         if rate:
             return f"{rate:,.0f} records/s are copied"
-        not_begun = [str(row.source) for row in self.now.partitions if row.frontier is None]
+        not_begun = [str(row.source) for row in running if row.frontier is None]
         if not waiting:
             more = f"the copy has not begun with {', '.join(not_begun)}"
-            return more if not_begun else "all is copied"
+            copied = f"all is copied{EXCEPT_HALTED if self.now.halted else ''}"
+            return more if not_begun else copied
         interval_s = self.now.taken_at_s - self.before.taken_at_s
         return (
             f"nothing was copied between two snapshots ({interval_s:.1f} s apart), and {waiting}"

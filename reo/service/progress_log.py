@@ -11,6 +11,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from common import clock
+from common.route_states import EXCEPT_HALTED
 from common.settings import Settings
 from reo.service.health import read_values
 from reo.version import VERSION
@@ -81,7 +82,8 @@ class ProgressLog:
         lag = status["lag"][self.lag]
         if lag["records"] == 0 and status["ready"] and not self.has_caught_up:
             self.has_caught_up = True
-            self._log("caught up: ", "nothing waits", lag)
+            except_halted = EXCEPT_HALTED if status["halted"] else ""
+            self._log("caught up: ", f"nothing waits{except_halted}", lag)
         elif is_due:
             self.has_caught_up = self.has_caught_up and (lag["seconds"] or 0.0) <= BEHIND_S
             self._log("", describe_lag(lag), lag)

@@ -14,7 +14,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from common import topic_rules
-from common.route_states import RouteState
+from common.route_states import EXCEPT_HALTED, RouteState
 from common.routes import TopicPartition
 from common.settings import Settings
 from reo.service.health import Health, find_halted, read_values
@@ -63,9 +63,7 @@ def build_status(
             if waiting is None
             else f"{waiting} records wait"
             if waiting
-            else "all is copied, except of routes that are halted"
-            if halted
-            else "all is copied"
+            else f"all is copied{EXCEPT_HALTED if halted else ''}"
         ),
         "group": {"state": None, "members": None},
         "last_error": last_error,

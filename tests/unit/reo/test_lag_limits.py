@@ -11,6 +11,7 @@ import pytest
 
 from common.errors import DestinationTruncated, FrontierLost, LagsBehind, TopicMissing
 from common.kafka.consumer_group import Members
+from common.route_states import EXCEPT_HALTED, RouteState
 from common.routes import TopicPartition
 from reo.progress.lag import check_limits
 from reo.progress.partition_progress import Lag, Lags, PartitionProgress
@@ -82,3 +83,12 @@ def test_what_the_status_says_of_no_lag(partitions: list[PartitionProgress], sai
     """All is copied only where all has begun."""
     before, now = (Snapshot(at_s, {}, partitions, {}) for at_s in (0.0, 1.0))
     assert Status(before, now, Members("empty", {}), None).describe_progress() == said
+
+
+def test_the_status_says_that_what_waits_is_halted() -> None:
+    """Nobody is to look for a fault because of it."""
+    halted = {"orders": RouteState("paused", 0, "somebody@somewhere")}
+    partitions = [progress(Lag(6, 2.1))]
+    before, now = (Snapshot(at_s, {}, partitions, {}, halted) for at_s in (0.0, 1.0))
+    status = Status(before, now, Members("empty", {}), None)
+    assert status.describe_progress() == f"all is copied{EXCEPT_HALTED}"

@@ -8,6 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from common import clock
+from common.route_states import EXCEPT_HALTED
 from common.settings import load
 from reo.service.progress_log import BEHIND_S, CHECK_INTERVAL_S, ProgressLog
 from tests.unit.common.settings.test_settings import GOOD
@@ -22,6 +23,7 @@ class Service:
         self.now = 0.0
         self.lag: dict[str, Any] = {"records": None, "seconds": None}
         self.is_ready = True
+        self.halted: dict[str, Any] = {}
         registry = CollectorRegistry()
         labels = ("stage", "topic", "partition")
         self.out = Counter("reo_records_out", "Written.", labels, registry=registry)
@@ -34,6 +36,7 @@ class Service:
             lambda: {
                 "lag": dict.fromkeys(("stage_one", "stage_two", "both"), self.lag),
                 "ready": self.is_ready,
+                "halted": self.halted,
             },
         )
 
@@ -68,14 +71,14 @@ def test_a_copy_says_when_it_has_caught_up_and_then_how_it_goes(
     service.pass_s(INTERVAL_S - 1)
     service.lag = {"records": 900, "seconds": BEHIND_S + 1}
     service.pass_s(INTERVAL_S)
-    service.lag = {"records": 0, "seconds": 0.0}
+    service.lag, service.halted = {"records": 0, "seconds": 0.0}, {"orders": {"kind": "paused"}}
     service.pass_s(CHECK_INTERVAL_S)
     done = "records copied since the start,"
     assert caplog.messages == [
         f"caught up: 60 {done} 20 per second since the last line; nothing waits",
         f"180 {done} 2 per second since the last line; 7 wait, the first for 0.3 s",
         f"180 {done} 0 per second since the last line; 900 wait, the first for 11.0 s",
-        f"caught up: 180 {done} 0 per second since the last line; nothing waits",
+        f"caught up: 180 {done} 0 per second since the last line; nothing waits{EXCEPT_HALTED}",
     ]
 
 
