@@ -7,8 +7,10 @@ no members, so the command and the stages can commit to it at any time, and noth
 a frontier. A route without a state runs.
 
 Only `reo resume` ends a halt. The brokers delete the offsets of a group without members after
-`offsets.retention.minutes`, and with a topic; so a process that knows a halt commits it again when
-the group has lost it. A halt is lost only with the frontiers: when no process runs for so long.
+`offsets.retention.minutes`, and with a topic; so a process that knows a state commits it again when
+the group has lost it, or has an older one, from a process that stood still. Of two states the one
+with the later time is the newer one. A halt is lost only with the frontiers: when no process runs
+for so long.
 """
 
 from __future__ import annotations
@@ -104,6 +106,11 @@ def decode(metadata: str) -> RouteState:
     return RouteState(
         fields["s"], int(fields["at"]), str(fields["by"]), int(fields["c"]), str(fields["t"])
     )
+
+
+def find_next_ms(before: Iterable[RouteState]) -> int:
+    """The time of a state that follows these, whatever the clocks of their hosts say."""
+    return max([round(clock.time() * 1000), *(state.at_ms + 1 for state in before)])
 
 
 def describe_user() -> str:
@@ -263,7 +270,11 @@ class HaltedRoutes:
             return
         text = " ".join(f"{type(error).__name__}: {error}".split())[:TEXT_LENGTH_MAX]
         state = RouteState(
-            "stopped", round(clock.time() * 1000), describe_user(), error.exit_code, text
+            "stopped",
+            find_next_ms(known[topic] for topic in new if topic in known),
+            describe_user(),
+            error.exit_code,
+            text,
         )
         names = " ".join(sorted(routes[topic].source_topic for topic in new))
         log.error(
@@ -293,12 +304,12 @@ class HaltedRoutes:
         if self.unwritten:
             self.states.write(dict(self.unwritten))
         states = self.states.read(self.routes)
-        lost = {
+        newer = {
             topic: state
             for topic, state in self.probe.answer.items()
-            if state.is_halted and topic not in states
+            if topic not in states or states[topic].at_ms < state.at_ms
         }
-        if lost:
+        if newer:
             with suppress(ReoError):  # its topic may be gone, too
-                self.states.write(lost)
-        return states | lost
+                self.states.write(newer)
+        return states | newer

@@ -4,11 +4,11 @@ that runs follows within seconds.
 
 from __future__ import annotations
 
-from common import clock, source_pool
+from common import source_pool
 from common.errors import SettingsInvalid, TopicMissing
 from common.kafka import permissions, topic_creation, topics
 from common.kafka.clients import create_admin_client
-from common.route_states import Kind, RouteState, RouteStates, describe_user
+from common.route_states import Kind, RouteState, RouteStates, describe_user, find_next_ms
 from common.routes import Route
 from common.settings import Settings
 from common.suggestions import suggest
@@ -33,7 +33,7 @@ def _set_states(settings: Settings, names: list[str], kind: Kind) -> int:
     before = states.read(route.intermediate_topic for route in routes)
     never_halted = RouteState("running", 0, "")
     old = {route: before.get(route.intermediate_topic, never_halted) for route in routes}
-    new = RouteState(kind, round(clock.time() * 1000), describe_user())
+    new = RouteState(kind, find_next_ms(before.values()), describe_user())
     # where there is no state, a process may know one that the group has lost
     changed = {
         route.intermediate_topic: new

@@ -35,6 +35,8 @@ KILL_AFTER_S = 15.0
 """A process that has not ended by then is killed, as the supervisor does it."""
 RESTART_WITHIN_S = 120.0
 """By then, the service was stopped and started again."""
+FOLLOWED_S = 3.0
+"""In this time the service follows a command, or the command is tried again."""
 ATTEMPTS_MAX, PAUSE_S = 30, (1.0, 10.0)
 RETRIED_EXIT_CODES = frozenset(
     {ClusterUnreachable.exit_code, HangingTransaction.exit_code, ServiceRuns.exit_code, 1}
@@ -74,6 +76,7 @@ def change_while_stopped(system: System, change: Callable[[], object]) -> None:
 def pause(system: System, topic: str, seconds: float) -> None:
     """`reo pause` while the service runs, and `reo resume` after this time."""
     _repeat(system, partial(reo_pause.pause, system.settings, [topic]))
+    system.faults.schedule_end(seconds, lambda: None)
     system.schedule.sleep(seconds)
     _repeat(system, partial(reo_pause.resume, system.settings, [topic]))
     system.log_event(f"{topic} is resumed")
@@ -81,7 +84,10 @@ def pause(system: System, topic: str, seconds: float) -> None:
 
 def _repeat(system: System, command: Callable[[], int]) -> None:
     """Until this command of reo succeeds, or the service has ended."""
-    while system.service_exit_code is None and not _try_command(system, command):
+    while system.service_exit_code is None:
+        system.faults.schedule_end(FOLLOWED_S, lambda: None)
+        if _try_command(system, command):
+            return
         system.schedule.sleep(1.0)
 
 

@@ -9,7 +9,13 @@ import pytest
 
 from common import route_states
 from common.errors import ForeignRecord, SourceTruncated, Stop, TopicsUnfit, of_topic
-from common.route_states import TEXT_LENGTH_MAX, HaltedRoutes, RouteState, decode
+from common.route_states import (
+    TEXT_LENGTH_MAX,
+    HaltedRoutes,
+    RouteState,
+    decode,
+    find_next_ms,
+)
 from common.routes import Route
 from common.settings import load
 from tests.unit.common.settings.test_settings import GOOD
@@ -63,9 +69,32 @@ def test_a_route_stops_alone_until_it_is_resumed(
     assert len(state.text) <= TEXT_LENGTH_MAX
     halted.stop(TopicsUnfit("again", topic=topic))
     assert halted.halted["a"] == state
-    halted.states.write({"copy-a-proxy": RouteState("running", 3, "somebody")})
+    halted.states.write({"copy-a-proxy": RouteState("running", state.at_ms + 1, "somebody")})
     halted.probe.run_once()
     assert not halted.topics
+
+
+def test_a_process_that_stood_still_does_not_pause_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The group has lost the state, and the process has missed that the topic was resumed: one that
+    knows the newer state commits that, and both go on with it.
+    """
+    stale, informed = (create(monkeypatch, "service", a=PAUSED) for _ in range(2))
+    informed.states = stale.states
+    informed.states.write({"copy-a-proxy": RouteState("running", PAUSED.at_ms + 1, "somebody")})
+    informed.probe.run_once()
+    informed.states.states.clear()  # type: ignore[attr-defined]
+    stale.probe.run_once()
+    assert stale.topics, "it knows nothing else"
+    for one in (informed, stale):
+        one.probe.run_once()
+        assert not one.topics
+
+
+def test_a_new_state_is_newer_whatever_the_clocks_say() -> None:
+    """That of the host with the last state was ahead."""
+    ahead = PAUSED._replace(at_ms=10**15)
+    assert find_next_ms([PAUSED, ahead]) == ahead.at_ms + 1
+    assert PAUSED.at_ms < find_next_ms([PAUSED]) < ahead.at_ms
 
 
 @pytest.mark.parametrize(
