@@ -214,7 +214,7 @@ def test_what_kafkas_java_client_does_not_take_ends_the_service(
         topic, **build_options_environment("source.consumer_options", {"fetch.max.bytes": "many"})
     )
     assert service.wait_for_exit() == 2
-    refused = [line for line in service.errors if "SettingsInvalid" in line]
+    refused = [line for line in service.errors if "replicator: SettingsInvalid" in line]
     assert len(refused) == 1
     assert (
         "the value of fetch.max.bytes: Not a number of type INT: check source.consumer_options"

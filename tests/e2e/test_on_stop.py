@@ -34,8 +34,12 @@ def test_topics_stop_alone_and_go_on(clusters: Clusters, topic: str, start: Star
         write(clusters, name, 1)
     wait_for(clusters, good, 2)
     wait_for_halt(service, unfit, 1, "stopped")
+    for stage in ("replicator", "deduplicator"):
+        service.signal(stage, "SIGSTOP")  # or it could find that there is no topic
     clusters.source.delete(recreated)
     clusters.source.create(recreated, 2)
+    for stage in ("replicator", "deduplicator"):
+        service.signal(stage, "SIGCONT")
     wait_for_halt(service, recreated, 1, "stopped")
     write(clusters, good, 2)
     wait_for(clusters, good, 3)
