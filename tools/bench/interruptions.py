@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -15,10 +14,8 @@ from itertools import pairwise
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from tools.bench.contenders import Reo
-from tools.bench.latency import WARM_S, Arrival, Reader
-from tools.bench.load import write_steadily
+from tools.bench.latency import WARM_S, Arrival, run_steady_load
 from tools.bench.testbed import Testbed
-from tools.bench.throughput import wait_until_copied
 
 RATE, PARTITIONS = 200, 4
 WATCHED_S = 20
@@ -46,16 +43,7 @@ def measure_interruptions(testbed: Testbed, label: str) -> dict[str, float]:
         "pause": lambda: _run_command(contender, "pause", other),
         "resume": lambda: _run_command(contender, "resume", other),
     }
-    stopping = threading.Event()
-    producer = threading.Thread(
-        target=write_steadily, args=(testbed.source.address, steady, RATE, PARTITIONS, stopping)
-    )
-    reader = None
-    contender.start()
-    try:
-        producer.start()
-        wait_until_copied(contender, lambda: testbed.count_arrived(steady, committed_only=True) > 0)
-        reader = Reader(testbed, steady, PARTITIONS)
+    with run_steady_load(testbed, contender, steady, RATE, PARTITIONS) as reader:
         time.sleep(WARM_S)
         row = {}
         for name, change in changes.items():
@@ -63,15 +51,7 @@ def measure_interruptions(testbed: Testbed, label: str) -> dict[str, float]:
             change()
             time.sleep(WATCHED_S)
             row[f"{name}_ms"] = find_longest_wait_ms(reader.arrivals, begin, time.time())
-        if failure := contender.find_failure():
-            raise RuntimeError(failure)
-        return row
-    finally:
-        stopping.set()
-        producer.join()
-        if reader is not None:
-            reader.close()
-        contender.stop()
+    return row
 
 
 def _run_command(contender: Reo, *arguments: str) -> None:

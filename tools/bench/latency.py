@@ -99,7 +99,7 @@ class EnvelopeReader(Reader):
 
 
 @contextmanager
-def _run_steady_load(
+def run_steady_load(
     testbed: Testbed, contender: Contender, topic: str, rate: int, partitions: int
 ) -> Iterator[Reader]:
     """A steady load that is copied and read, from the time when the first records arrive."""
@@ -142,7 +142,7 @@ def measure_latency(
     testbed: Testbed, contender: Contender, topic: str, rate: int, seconds: int, partitions: int
 ) -> dict[str, float]:
     """Quantiles in ms of what is sent in `seconds`, after the warm-up."""
-    with _run_steady_load(testbed, contender, topic, rate, partitions) as reader:
+    with run_steady_load(testbed, contender, topic, rate, partitions) as reader:
         time.sleep(WARM_S)
         begin = time.time()
         time.sleep(seconds)
@@ -159,7 +159,7 @@ def measure_hops(
     The second consumer is one more reader for the broker, so the sum is a little more than what
     `measure_latency` finds.
     """
-    with _run_steady_load(testbed, contender, topic, rate, partitions) as reader:
+    with run_steady_load(testbed, contender, topic, rate, partitions) as reader:
         intermediate_reader = EnvelopeReader(testbed, f"{topic}-proxy", partitions)
         try:
             time.sleep(WARM_S)
@@ -191,7 +191,7 @@ def measure_catch_up(
     """Stopped for `stop_s` while the load goes on, then started: seconds from the start until
     records are less than a second old.
     """
-    with _run_steady_load(testbed, contender, topic, rate, partitions) as reader:
+    with run_steady_load(testbed, contender, topic, rate, partitions) as reader:
         time.sleep(WARM_S)
         contender.stop()
         time.sleep(stop_s)
