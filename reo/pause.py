@@ -31,14 +31,12 @@ def _set_states(settings: Settings, names: list[str], kind: Kind) -> int:
     routes = _select_routes(settings, names)
     states = RouteStates(settings)
     before = states.read(route.intermediate_topic for route in routes)
-    never_halted = RouteState("running", 0, "")
-    old = {route: before.get(route.intermediate_topic, never_halted) for route in routes}
     new = RouteState(kind, find_next_ms(before.values()), describe_user())
     # where there is no state, a process may know one that the group has lost
     changed = {
-        route.intermediate_topic: new
-        for route, state in old.items()
-        if state.kind != kind or state is never_halted
+        topic: new
+        for topic in (route.intermediate_topic for route in routes)
+        if topic not in before or before[topic].kind != kind
     }
     try:
         states.write(changed)
@@ -48,7 +46,9 @@ def _set_states(settings: Settings, names: list[str], kind: Kind) -> int:
         # lost while it was paused, and the service creates it when it is resumed
         topic_creation.create_intermediate_topics(settings, routes)
         states.write(changed)
-    for route, state in old.items():
+    never_halted = RouteState("running", 0, "")
+    for route in routes:
+        state = before.get(route.intermediate_topic, never_halted)
         if state.kind == kind:
             print(f"{route.source_topic}: {kind} already")
         else:

@@ -13,7 +13,7 @@ of each key are compared (`reo.compare.compacted`).
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from itertools import chain
 
@@ -27,6 +27,7 @@ from common.frontier import Frontier
 from common.kafka import partition_offsets, permissions, topics
 from common.kafka.clients import create_admin_clients
 from common.kafka.consumer_group import Group
+from common.kafka.route_topics import find_gone
 from common.kafka.topics import Topic
 from common.route_states import build_waiting_error
 from common.routes import Route, TopicPartition
@@ -183,22 +184,22 @@ def _look_up_copies(
 
 
 def _read_frontiers(
-    settings: Settings, sources: Iterable[Route], copies: Mapping[Route, Topic]
+    settings: Settings, sources: Collection[Route], copies: Mapping[Route, Topic]
 ) -> dict[TopicPartition, Frontier]:
     """The frontiers of these copies, by source partition; none where the principal may not see
     them. They only say which records are not to be there: those that are not copied yet, and what
     others write after a move. Outside of Kafka there are no `copies`.
     """
     routes = {route.intermediate_topic: route for route in sources}
-    ids = {route.intermediate_topic: topic.topic_id for route, topic in copies.items()}
+    existing = {route.destination_topic: topic for route, topic in copies.items()}
     frontiers: Mapping[TopicPartition, Frontier] = {}
     with suppress(AccessRefused):
         frontiers = Group(settings).list_frontiers()
+    gone = find_gone(settings, sources, existing, frontiers)
     return {
         routes[tp.topic].get_source(tp.partition): frontier
         for tp, frontier in frontiers.items()
-        if tp.topic in routes
-        and ids.get(tp.topic, frontier.destination_topic_id) == frontier.destination_topic_id
+        if tp.topic in routes and tp not in gone
     }
 
 

@@ -25,10 +25,9 @@ def start_query(spark: SparkSession, plan: Plan) -> Query:
     """Start the run's query: Real-Time Mode to follow the source, `availableNow` to read what is
     there and end.
     """
-    settings, at_source = plan.settings, plan.map_source_partitions()
-    starts = {at_source[tp]: offset for tp, offset in plan.start_offsets.items()}
+    settings = plan.settings
     records = sql_filter.add_condition(
-        source.read_records(spark, settings, starts), settings.filter.sql
+        source.read_records(spark, settings, plan.map_source_offsets()), settings.filter.sql
     )
     check_plan(records)
     writer = sink_options.create_writer(records, plan)

@@ -242,13 +242,7 @@ class Stage:
             )
         log.info(
             "run with epoch %(epoch)d begins at %(starts)s",
-            {
-                "epoch": plan.epoch,
-                "starts": {
-                    source: plan.start_offsets[tp]
-                    for tp, source in plan.map_source_partitions().items()
-                },
-            },
+            {"epoch": plan.epoch, "starts": plan.map_source_offsets()},
         )
         EPOCH.set(plan.epoch)
         self.planner.begin_run()
@@ -372,10 +366,7 @@ class Stage:
         each run copies some more of that, and begins later than the run before.
         """
         damaged = run.find_damage(failure)
-        starts = {
-            str(source): plan.start_offsets[tp]
-            for tp, source in plan.map_source_partitions().items()
-        }
+        starts = {str(source): offset for source, offset in plan.map_source_offsets().items()}
         before = self.damage
         self.damage = (damaged, starts[damaged.partition]) if damaged else None
         if damaged and self.damage == before and not self.settings.failover:

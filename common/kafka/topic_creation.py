@@ -39,20 +39,24 @@ def prepare_topics(
     """Create or extend missing topics, refuse topics that do not allow an exact copy, and return
     the routes with their source topics. `beat` is called for each topic: many take long.
     """
+    return create_missing(load_route_topics(settings), beat)
+
+
+def create_missing(
+    state: RouteTopics, beat: Callable[[], None] = lambda: None
+) -> dict[Route, Topic]:
+    """The same, for topics that were described just now; again when one was deleted since."""
     while True:
-        state = load_route_topics(settings)
         try:
             return _create_missing(state, beat)
         except TopicMissing as missing:  # a source topic is named when they are described again
             log.info("a topic was deleted just now: %s", missing)
             beat()
             clock.sleep(AGAIN_S)
+            state = load_route_topics(state.settings)
 
 
-def _create_missing(
-    state: RouteTopics, beat: Callable[[], None] = lambda: None
-) -> dict[Route, Topic]:
-    """The same, for topics that were described just now."""
+def _create_missing(state: RouteTopics, beat: Callable[[], None]) -> dict[Route, Topic]:
     for cycle in topic_fitness.find_cycles(state.sources, state.existing):
         raise cycle
     for overlap in topic_fitness.find_overlaps(state.sources, state.names):

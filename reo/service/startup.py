@@ -82,7 +82,7 @@ def _prepare(settings: Settings, stages: Sequence[str]) -> dict[Route, topics.To
         logging.disable(logging.INFO)  # the checks try what the stages do at their start
         check.raise_first_error(start, "before creating")
         logging.disable(logging.NOTSET)
-    copied = topic_creation.prepare_topics(start.answering)
+    copied = topic_creation.create_missing(start.topics)
     if "deduplicator" in stages and settings.topics.synced_configs:
         config_drift.sync_configs(start.answering)
     return copied

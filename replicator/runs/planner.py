@@ -162,8 +162,7 @@ class Planner:
             return True
         partitions = topics.map_source_partitions(prepared)
         missing = partitions.keys() - self.try_read_commits(partitions).keys()
-        if missing and clock.monotonic() > self.logged_at_s + LOG_S:
-            self.logged_at_s = clock.monotonic()
+        if missing:
             self._log_waiting(sorted(missing), {})
         return not missing
 
@@ -266,9 +265,7 @@ class Planner:
             waiting = {} if missing else self.epochs.find_waiting(commits, source_partitions)
             if not missing and not waiting:
                 return {tp: commit.frontier for tp, commit in commits.items()}
-            if clock.monotonic() > self.logged_at_s + LOG_S:
-                self.logged_at_s = clock.monotonic()
-                self._log_waiting(missing, waiting)
+            self._log_waiting(missing, waiting)
             is_undelivered = not waiting.keys().isdisjoint(self.epochs.empty_envelopes.undelivered)
             if (missing or is_undelivered) and clock.monotonic() > prepare_again_at_s:
                 return None
@@ -278,7 +275,10 @@ class Planner:
     def _log_waiting(
         self, missing: list[TopicPartition], waiting: Mapping[TopicPartition, GroupCommit]
     ) -> None:
-        """What stage two has to do before the run can begin."""
+        """What stage two has to do before the run can begin, every LOG_S."""
+        if clock.monotonic() <= self.logged_at_s + LOG_S:
+            return
+        self.logged_at_s = clock.monotonic()
         if missing:
             log.info("waiting for stage two to commit the first frontier of %s", missing)
             return

@@ -91,6 +91,12 @@ class Plan:
         routes = {route.intermediate_topic: route for route in self.sources}
         return {tp: routes[tp.topic].get_source(tp.partition) for tp in self.start_offsets}
 
+    def map_source_offsets(self) -> dict[TopicPartition, int]:
+        """By source partition, the first source offset to write."""
+        return {
+            source: self.start_offsets[tp] for tp, source in self.map_source_partitions().items()
+        }
+
 
 class Query(Protocol):
     """The part of `pyspark.sql.streaming.StreamingQuery` that stage one uses, with the same names

@@ -84,7 +84,6 @@ def _pause_topic(injector: FaultInjector, generator: random.Random, _: Child | N
     if system.plan.stop_at_end:
         injector.allowed_exit_codes.add(LagsBehind.exit_code)
     seconds = generator.choice((0.5, 5.0, 30.0)) * generator.uniform(0.5, 1.5)
-    injector.schedule_end(seconds, lambda: None)
     system.schedule.start(Process("operator"), lambda: operator.pause(system, topic, seconds))
     return f"{topic} for {seconds:.1f} s"
 

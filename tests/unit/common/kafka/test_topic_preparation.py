@@ -53,7 +53,8 @@ def test_a_topic_of_the_destination_that_is_deleted_is_created_again(
     """It was there when the topics were listed, and is gone when its configuration is read: they
     are listed again, which names a source topic that is gone.
     """
-    listed: list[Any] = ["with it", "without it", TopicMissing("orders does not exist")]
+    with_it, without_it = SimpleNamespace(settings=None), SimpleNamespace(settings=None)
+    listed: list[Any] = [with_it, without_it, TopicMissing("orders does not exist")]
 
     def load_route_topics(_: object) -> Any:
         state = listed.pop(0)
@@ -62,7 +63,7 @@ def test_a_topic_of_the_destination_that_is_deleted_is_created_again(
         return state
 
     def create_missing(state: object, _: object) -> Any:
-        if state == "without it":
+        if state is without_it:
             return {}
         raise TopicMissing("reading the configuration of topic copy-proxy")
 
@@ -71,7 +72,7 @@ def test_a_topic_of_the_destination_that_is_deleted_is_created_again(
     monkeypatch.setattr(clock, "sleep", lambda _: None)
     settings = cast(Any, None)
     assert topic_creation.prepare_topics(settings) == {}
-    listed.insert(0, "with it")
+    listed.insert(0, with_it)
     with pytest.raises(TopicMissing, match="orders does not exist"):
         topic_creation.prepare_topics(settings)
 
