@@ -13,12 +13,14 @@ many.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from common.partition_range import WHOLE, PartitionRange
 
 SAME = "same"
+NAMES_SHOWN = 8
 
 
 class TopicPartition(NamedTuple):
@@ -30,6 +32,13 @@ class TopicPartition(NamedTuple):
     def __repr__(self) -> str:
         """As Kafka's own tools and logs call it; also what `str` says."""
         return f"{self.topic}-{self.partition}"
+
+
+def name_some(things: Sequence[object]) -> str:
+    """The first of them, and how many more there are: a topic may have thousands of partitions."""
+    more = len(things) - NAMES_SHOWN
+    names = ", ".join(str(thing) for thing in things[:NAMES_SHOWN])
+    return names + (f" and {more} more" if more > 0 else "")
 
 
 @dataclass(frozen=True, slots=True)

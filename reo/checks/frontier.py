@@ -26,7 +26,7 @@ from common.kafka.topics import Topic, list_intermediate_partitions
 from common.kafka.visible_records import read_visible
 from common.liveness import Liveness
 from common.records import get_headers
-from common.routes import Route, TopicPartition
+from common.routes import Route, TopicPartition, name_some
 from common.settings import Settings, destination_kind
 from deduplicator.frontiers.committed_frontiers import TransactionUndecided, WorkerGroup
 from deduplicator.frontiers.found_partition import FoundPartition
@@ -305,6 +305,5 @@ def _describe_offsets(state: RouteTopics, offsets: Mapping[TopicPartition, int])
     client = create_admin_client(state.settings.source_cluster, state.settings)
     ends = partition_offsets.list_end_offsets(client, offsets)
     left = sum(max(0, ends[tp] - offset) for tp, offset in offsets.items())
-    texts = [f"{tp.partition}={offset}" for tp, offset in sorted(offsets.items())]
-    more = f" and {len(texts) - 8} more" if len(texts) > 8 else ""
-    return f"source offsets {', '.join(texts[:8])}{more}; {left} offsets to copy"
+    shown = name_some([f"{tp.partition}={offset}" for tp, offset in sorted(offsets.items())])
+    return f"source offsets {shown}; {left} offsets to copy"

@@ -23,7 +23,7 @@ from common.frontier import check_not_moved
 from common.kafka import permissions
 from common.kafka.consumer_group import Members
 from common.route_states import EXCEPT_HALTED
-from common.routes import TopicPartition
+from common.routes import TopicPartition, name_some
 from common.settings import Settings
 from reo import interrupt
 from reo.progress.partition_progress import Lags, describe_gone, sum_lags
@@ -33,7 +33,6 @@ from replicator.runs import source_selection
 
 SNAPSHOT_INTERVAL_S = 1.0
 UNKNOWN = "unknown from outside"
-PARTITIONS_SHOWN = 8
 STAGES = "||stage one||||stage two||||in all|"
 TITLES = "partition|source end|at|lag|seconds|rate/s|copied up to|lag|seconds|rate/s|lag|seconds"
 
@@ -66,9 +65,7 @@ class Status(NamedTuple):
             else "no record is on the intermediate topics now"
         )
         if waiting := [row for row in self.now.partitions if row.is_run_waiting]:
-            names = ", ".join(str(row.intermediate) for row in waiting[:PARTITIONS_SHOWN])
-            if len(waiting) > PARTITIONS_SHOWN:
-                names += f" and {len(waiting) - PARTITIONS_SHOWN} more"
+            names = name_some([row.intermediate for row in waiting])
             unread = sum(row.unread for row in waiting)
             last += f"; its newest run waits until stage two has read {names}"
             return f"{last} ({unread} envelopes)"

@@ -35,7 +35,7 @@ from common.kafka.partition_offsets import GroupCommit
 from common.kafka.topics import Topic
 from common.liveness import Liveness, Reason
 from common.route_states import HaltedRoutes, describe_halted
-from common.routes import Route, TopicPartition
+from common.routes import Route, TopicPartition, name_some
 from common.settings import Settings
 from common.source_pool import SourcePool, SourceSnapshot
 from common.stage_process import Stopping
@@ -52,7 +52,6 @@ PREPARE_AGAIN_S = 5.0
 intermediate topic may have been deleted, and its frontiers with it.
 """
 LOG_S = 10.0
-LOGGED_PARTITIONS = 10
 
 
 class Planner:
@@ -280,7 +279,7 @@ class Planner:
             return
         self.logged_at_s = clock.monotonic()
         if missing:
-            log.info("waiting for stage two to commit the first frontier of %s", missing)
+            log.info("waiting for stage two to commit the first frontier of %s", name_some(missing))
             return
         try:
             ends = partition_offsets.list_end_offsets(self.clients.destination_admin, waiting)
@@ -294,14 +293,12 @@ class Planner:
         }
         if not unread:  # its next commit shows the epoch
             return
-        shown = sorted(unread, key=lambda tp: -unread[tp])[:LOGGED_PARTITIONS]
+        first, *others = sorted(unread, key=lambda tp: -unread[tp])
         log.info(
             "waiting for stage two to read %d intermediate records of %s%s",
-            unread[shown[0]],
-            ", ".join(
-                [str(shown[0]), *(f"{unread[tp]} of {tp}" for tp in shown[1:])],
-            ),
-            f", and those of {len(unread) - len(shown)} more" if len(unread) > len(shown) else "",
+            unread[first],
+            first,
+            f", {name_some([f'{unread[tp]} of {tp}' for tp in others])}" if others else "",
         )
 
     def try_read_commits(

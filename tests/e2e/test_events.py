@@ -70,7 +70,7 @@ def test_every_line_is_an_event(clusters: Clusters, topic: str, start: Start) ->
     assert {
         (line["topic"], line["partition"], line["offset"])
         for line in events
-        if "first frontier" in line["event"]
+        if ": first frontier, the copy begins at" in line["event"]
     } == {(topic, 0, 0), (topic, 1, 0)}
     wrong = [line for line in events if line["level"] in ("ERROR", "CRITICAL")]
     named = [line for line in wrong if "error" in line]  # a client's have none

@@ -190,6 +190,19 @@ def test_the_log_says_for_whom_it_waits(
     assert "to read 43 intermediate records of orders-proxy-1, 10 of orders-proxy-0" in told[0]
 
 
+def test_the_log_names_some_of_many_partitions(
+    stage_two: StageTwo, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A start may wait for thousands of first frontiers."""
+    caplog.set_level("INFO")
+    stage_two.planner._log_waiting([TopicPartition("orders", i) for i in range(3000)], {})
+    (told,) = caplog.messages
+    assert told.startswith(
+        "waiting for stage two to commit the first frontier of orders-0, orders-1"
+    )
+    assert told.endswith("orders-7 and 2992 more")
+
+
 def test_what_is_read_is_not_waited_for(
     stage_two: StageTwo, caplog: pytest.LogCaptureFixture
 ) -> None:
