@@ -60,12 +60,16 @@ class Probe(Generic[Answer]):
         self.wake_event.set()
 
     def run_once(self) -> None:
-        """Ask once. An error is only logged: the working thread meets it when it has work to do."""
+        """Ask once. An error is only logged: the working thread meets it when it has work to do.
+        One that nobody expected must not end the thread: nobody would ask any more.
+        """
         try:
             self.answer = self.ask()
             self.answered_at = clock.monotonic()
         except ReoError as away:
             log.debug("no answer: %s", away)
+        except Exception:
+            log.exception("no answer: unexpected, a defect of reo or of a library")
 
     def _run(self, every_s: float) -> None:
         while not self.is_closed:

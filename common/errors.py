@@ -38,6 +38,7 @@ class ReoError(Exception):
     def __init__(
         self, message: str = "", to_do: str = "", is_explained: bool = False, topic: str = ""
     ) -> None:
+        message, to_do = map(replace_surrogates, (message, to_do))
         super().__init__(f"{message}. {to_do}" if to_do else message)
         self.message = message
         self.to_do = to_do or self.default_to_do
@@ -253,6 +254,13 @@ class MoveRefused(Stop):
     default_to_do = (
         "Read what the message says of the step, remove the cause, then run the command again"
     )
+
+
+def replace_surrogates(text: str) -> str:
+    r"""With `\ud800` as these six characters: a user's function can raise what is no UTF-8, as a
+    command's words and the environment can be, and no file, JSON or metadata takes that.
+    """
+    return text.encode(errors="backslashreplace").decode()
 
 
 @contextmanager

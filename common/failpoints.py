@@ -61,7 +61,7 @@ class ArmedFailpoint:
         self.hits_left -= 1
         if self.hits_left > 0:
             return False
-        with open(self.file, "x") as proof:  # noqa: PTH123
+        with open(self.file, "x", encoding="utf-8") as proof:  # noqa: PTH123
             proof.write(f"{point}, process {os.getpid()}\n")
         return True
 

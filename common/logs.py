@@ -9,17 +9,19 @@ follow it as `[name=value …]`. The JSON also has OpenTelemetry's resource (`co
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import PurePath
-from typing import Any
+from typing import Any, cast
 
 import orjson
 
 from common import otel_resource
+from common.errors import replace_surrogates
 from common.routes import TopicPartition
 from common.settings import Settings
 
@@ -48,9 +50,8 @@ class LineFormatter(logging.Formatter):
                 "event": message + stack,
                 **self.resource,
             }
-            return orjson.dumps(
-                {**always, **dict(_list_fields(record.args)), **facts, **always}, default=str
-            ).decode()
+            fields = {**always, **dict(_list_fields(record.args)), **facts, **always}
+            return orjson.dumps(_to_json(fields)).decode()
         tail = " ".join(f"{name}={value}" for name, value in facts.items())
         line = f"{time} {record.levelname:<7} {self.stage}: {message}"
         return line + (f" [{tail}]" if tail else "") + stack
@@ -59,7 +60,7 @@ class LineFormatter(logging.Formatter):
 def _list_fields(arguments: Any) -> Iterator[tuple[str, object]]:
     """The JSON fields in a record's arguments."""
     if isinstance(arguments, Mapping):
-        yield from ((name, _to_json(value)) for name, value in arguments.items())
+        yield from arguments.items()
     for value in arguments.values() if isinstance(arguments, Mapping) else arguments or ():
         if isinstance(value, TopicPartition):
             yield from (("topic", value.topic), ("partition", value.partition))
@@ -68,20 +69,28 @@ def _list_fields(arguments: Any) -> Iterator[tuple[str, object]]:
             and value
             and all(isinstance(one, TopicPartition) for one in value)
         ):
-            yield "partitions", _to_json(value)
+            yield "partitions", value
 
 
 def _to_json(value: object) -> object:
-    """A value that JSON can hold."""
+    """A value that JSON can hold: what it cannot is text. A line that cannot be written is lost."""
     if isinstance(value, Mapping):
-        return {str(name): _to_json(inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_to_json(inner) for inner in value]
-    return str(value) if isinstance(value, TopicPartition) else value
+        return {replace_surrogates(str(name)): _to_json(inner) for name, inner in value.items()}
+    if type(value) in (list, tuple):
+        return [_to_json(inner) for inner in cast(Iterable[object], value)]
+    if value is None or isinstance(value, float):
+        return value
+    if isinstance(value, int) and -(2**63) <= value < 2**64:  # others are no numbers for orjson
+        return value
+    return replace_surrogates(str(value))
 
 
 def configure_logging(settings: Settings, stage: str) -> None:
-    """Send every log record of this process to standard error, as the settings ask for."""
+    """Send every log record of this process to standard error, as the settings ask for, in UTF-8,
+    whatever the locale: JSON is.
+    """
+    if isinstance(sys.stderr, io.TextIOWrapper):
+        sys.stderr.reconfigure(encoding="utf-8", errors="backslashreplace")
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter(stage, settings.log.format == "json"))
     handler.addFilter(is_not_of_py4j)

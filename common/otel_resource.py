@@ -16,6 +16,8 @@ import re
 from collections.abc import Iterator, Mapping
 from urllib.parse import unquote
 
+from common.errors import replace_surrogates
+
 VARIABLE = "OTEL_RESOURCE_ATTRIBUTES"
 SERVICE_NAME = "OTEL_SERVICE_NAME"
 
@@ -35,9 +37,9 @@ def read_attributes(environment: Mapping[str, str]) -> dict[str, str]:
     """
     attributes: dict[str, str] = {}
     with contextlib.suppress(ValueError):
-        attributes = dict(_parse(environment.get(VARIABLE, "")))
+        attributes = dict(_parse(replace_surrogates(environment.get(VARIABLE, ""))))
     if environment.get(SERVICE_NAME):
-        attributes["service.name"] = environment[SERVICE_NAME]
+        attributes["service.name"] = replace_surrogates(environment[SERVICE_NAME])
     return attributes
 
 

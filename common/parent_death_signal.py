@@ -26,7 +26,9 @@ def list_children(process_id: int) -> list[int]:
     try:
         threads = list(Path(f"/proc/{process_id}/task").iterdir())
         return [
-            int(child) for thread in threads for child in (thread / "children").read_text().split()
+            int(child)
+            for thread in threads
+            for child in (thread / "children").read_text(encoding="utf-8").split()
         ]
     except OSError:
         return []

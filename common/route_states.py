@@ -37,6 +37,7 @@ from common.errors import (
     ServiceRuns,
     Stop,
     TopicMissing,
+    replace_surrogates,
 )
 from common.kafka import partition_offsets
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
@@ -119,7 +120,7 @@ def describe_user() -> str:
         name = getpass.getuser()
     except (KeyError, OSError):  # a container's user without a name
         name = f"uid {os.getuid()}"
-    return f"{name}@{socket.gethostname()}"[:WHO_LENGTH_MAX]
+    return replace_surrogates(f"{name}@{socket.gethostname()}")[:WHO_LENGTH_MAX]
 
 
 class RouteStates(ConsumerGroup):

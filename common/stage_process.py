@@ -71,14 +71,16 @@ def leave_error(text: str) -> None:
     metrics = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
     if metrics:
         with suppress(OSError):
-            _name_error_file(Path(metrics).parent, os.getpid()).write_text(text)
+            _name_error_file(Path(metrics).parent, os.getpid()).write_text(
+                text, encoding="utf-8", errors="backslashreplace"
+            )
 
 
 def take_error(folder: Path, process_id: int) -> str:
     """What a process has left that has ended; empty if nothing, as after a signal."""
     file = _name_error_file(folder, process_id)
     with suppress(OSError):
-        text = file.read_text(errors="replace")
+        text = file.read_text(encoding="utf-8", errors="replace")
         file.unlink()
         return text
     return ""

@@ -296,7 +296,7 @@ class EndOfCopy:
         said = folder / COMPLETE_FILE
         if not said.exists():
             return False
-        self.planned_at = float(said.read_text())
+        self.planned_at = float(said.read_text(encoding="utf-8"))
         said.unlink()
         return True
 

@@ -22,7 +22,7 @@ def run(settings: Settings, stopping: Stopping) -> None:
     """Stage one; leaves `COMPLETE_FILE` for the supervisor when everything is copied."""
     complete_at = stage.run_stage(settings, stopping, state_file=FOLDER and FOLDER / "source")
     if FOLDER and complete_at is not None:
-        (FOLDER / stage_process.COMPLETE_FILE).write_text(repr(complete_at))
+        (FOLDER / stage_process.COMPLETE_FILE).write_text(repr(complete_at), encoding="utf-8")
 
 
 client_watch.start()

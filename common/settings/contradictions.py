@@ -154,7 +154,7 @@ def _check_security(security: Security, prefix: str) -> Iterator[Refusal]:
 def _describe_unfit(file: str, mark: str) -> str:
     """Why a PEM file cannot be used; nothing of what is in it is said. Empty when it can."""
     try:
-        if mark in Path(file).read_text():
+        if mark in Path(file).read_text(encoding="utf-8"):
             return ""
     except (OSError, UnicodeDecodeError) as failed:
         reason = failed.strerror if isinstance(failed, OSError) else "not text"

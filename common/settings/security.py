@@ -209,13 +209,15 @@ class Security:
         if self.has_tls and self.ssl_ca_file:
             options |= {
                 "ssl.truststore.type": "PEM",
-                "ssl.truststore.certificates": Path(self.ssl_ca_file).read_text(),
+                "ssl.truststore.certificates": Path(self.ssl_ca_file).read_text(encoding="utf-8"),
             }
         if self.has_tls and self.ssl_certificate_file:
             options |= {
                 "ssl.keystore.type": "PEM",
-                "ssl.keystore.certificate.chain": Path(self.ssl_certificate_file).read_text(),
-                "ssl.keystore.key": Path(self.ssl_key_file).read_text(),
+                "ssl.keystore.certificate.chain": Path(self.ssl_certificate_file).read_text(
+                    encoding="utf-8"
+                ),
+                "ssl.keystore.key": Path(self.ssl_key_file).read_text(encoding="utf-8"),
             }
         return {f"kafka.{name}": value for name, value in options.items()}
 
@@ -246,7 +248,7 @@ class Security:
             names = (*self.way.needs, *self.way.takes)
             values = {name: getattr(self, name) for name in names}
             values |= {
-                name: Path(file).read_text()
+                name: Path(file).read_text(encoding="utf-8")
                 for name, file in values.items()
                 if file and name.endswith("_file")
             }

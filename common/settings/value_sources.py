@@ -163,7 +163,7 @@ def _find_successor(name: str) -> str:
 def _read_secret(variable: str, file: str, errors: dict[str, str]) -> str:
     """The content of the file, without the final newline, which editors and `echo` add."""
     try:
-        return Path(file).read_text().removesuffix("\n").removesuffix("\r")
+        return Path(file).read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
     except (OSError, UnicodeDecodeError) as failed:
         reason = failed.strerror if isinstance(failed, OSError) else "not text"
         errors[SECRETS[variable].name] = f"{variable}: {file} cannot be read: {reason}"

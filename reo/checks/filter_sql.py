@@ -56,7 +56,7 @@ def _start_spark(settings: Settings) -> subprocess.CompletedProcess[str]:
             env=inherited | settings.build_environment() | {"TMPDIR": folder},
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            text=True,
+            encoding="utf-8",
             errors="replace",
             timeout=PATIENCE_S,
             check=False,

@@ -21,7 +21,7 @@ def import_files(files: Sequence[str], with_secrets: bool, mode: str = "", flow:
     into the file as comments.
     """
     try:
-        texts = {file: Path(file).read_text() for file in files}
+        texts = {file: Path(file).read_text(encoding="utf-8") for file in files}
         imported = _import_texts(texts, with_secrets, mode, flow)
     except (OSError, ValueError) as error:  # parsers' and Unicode's errors are ValueErrors
         print(f"reo config import: {', '.join(files)}: {error}", file=sys.stderr)

@@ -101,5 +101,9 @@ def create_archive() -> None:
 
 def _run_java(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [java.get_command(), COLLECTOR, *words], capture_output=True, text=True, check=False
+        [java.get_command(), COLLECTOR, *words],
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
     )

@@ -89,7 +89,7 @@ def list_msk_jars(settings: Settings) -> list[Path]:
 
 def read_checksums() -> dict[str, str]:
     """By file name: the SHA-256 checksum, in hexadecimal, of each jar that is fetched."""
-    lines = map(str.split, sink_jar.CHECKSUMS.read_text().splitlines())
+    lines = map(str.split, sink_jar.CHECKSUMS.read_text(encoding="utf-8").splitlines())
     return {
         name: checksum
         for checksum, name in lines
@@ -155,7 +155,9 @@ def _fetch_jars(folder: Path) -> None:
     options = ["-ivy", str(DEPENDENCIES), "-cache", f"{folder}/cache", "-warn", "-retrieve", files]
     options += ["-confs", "default", *(["msk"] if msk_iam.is_installed() else [])]
     command = [java.get_command(), "-jar", str(ivy), *options]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    result = subprocess.run(
+        command, capture_output=True, encoding="utf-8", errors="replace", check=False
+    )
     if result.returncode:
         raise StageFailed(
             "the jars of stage one cannot be fetched from Maven Central:"

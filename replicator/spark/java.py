@@ -29,7 +29,11 @@ def find_version() -> str:
     command = get_command()
     try:
         modules = subprocess.run(
-            [command, "--list-modules"], capture_output=True, text=True, check=False
+            [command, "--list-modules"],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
         ).stdout
     except OSError:
         modules = ""

@@ -117,7 +117,7 @@ def write_log_config(folder: Path, layout: str, stage: str) -> str:
     own.
     """
     with tempfile.NamedTemporaryFile(
-        "w", prefix="log4j2-", suffix=".properties", dir=folder, delete=False
+        "w", encoding="utf-8", prefix="log4j2-", suffix=".properties", dir=folder, delete=False
     ) as config:
         config.write(LOG + QUIET[stage] + LAYOUTS[layout].replace("STAGE", stage))
     return f"-Dlog4j2.configurationFile={config.name}"

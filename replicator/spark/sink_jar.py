@@ -72,7 +72,8 @@ def build(folder: Path) -> Path:
                 *map(str, list_sources()),
             ],
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
             check=False,
         )
         if result.returncode:

@@ -17,7 +17,7 @@ from prometheus_client import REGISTRY, CollectorRegistry, Metric
 from prometheus_client.mmap_dict import MmapedDict
 
 from common.background_probe import Probe
-from common.errors import ClusterUnreachable, ReoError
+from common.errors import ClusterUnreachable
 from common.liveness import BEAT_S, LATE_S, SILENT_S, Liveness
 from common.routes import TopicPartition
 from common.settings import Settings, load
@@ -196,17 +196,24 @@ def test_an_empty_metric_file_is_passed_over(tmp_path: Path) -> None:
 
 
 def test_a_server_that_does_not_answer_is_away(still: Clock) -> None:
-    """What is known stays known, but no longer for current; an answer makes it so again."""
-    answers: list[int | ReoError] = [7, ClusterUnreachable("no answer"), 9]
+    """What is known stays known, but no longer for current; an answer makes it so again. Also after
+    an error that nobody expected.
+    """
+    answers: list[int | Exception] = [7, ClusterUnreachable("no answer"), TypeError("defect"), 9]
 
     def ask() -> int:
         answer = answers.pop(0)
-        if isinstance(answer, ReoError):
+        if isinstance(answer, Exception):
             raise answer
         return answer
 
     probe = Probe(ask, 0, 5.0)
-    for passed_s, answer, answered in ((4.0, 7, True), (5.1, 7, False), (1.0, 9, True)):
+    for passed_s, answer, answered in (
+        (4.0, 7, True),
+        (5.1, 7, False),
+        (1.0, 7, False),
+        (1.0, 9, True),
+    ):
         still.now += passed_s
         probe.run_once()
         assert (probe.answer, probe.has_answered) == (answer, answered)

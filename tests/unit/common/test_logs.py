@@ -45,6 +45,8 @@ def make_log_record(
         make_log_record("with\nnewlines\r\n"),
         make_log_record("failed", failing=True),
         make_log_record("facts", facts={"text": "a\nb", "object": object()}),
+        make_log_record("of a user's function: %s", "\ud800"),
+        make_log_record("facts", facts={"\udcff": ["\ud800"], "number": 2**64, "set": {1}}),
     ],
 )
 def test_json_is_one_line_and_parses(record: logging.LogRecord) -> None:

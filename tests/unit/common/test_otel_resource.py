@@ -19,6 +19,10 @@ from common import otel_resource, settings
             {"OTEL_RESOURCE_ATTRIBUTES": "service.name=a,x=1=2", "OTEL_SERVICE_NAME": "b"},
             {"service.name": "b", "x": "1=2"},
         ),
+        (  # bytes that are no UTF-8, as Python has them
+            {"OTEL_RESOURCE_ATTRIBUTES": "x=\udcff", "OTEL_SERVICE_NAME": "\udcff"},
+            {"service.name": r"\udcff", "x": r"\udcff"},
+        ),
     ],
 )
 def test_attributes_are_read(environment: dict[str, str], attributes: dict[str, str]) -> None:

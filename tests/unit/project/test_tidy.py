@@ -225,6 +225,24 @@ def test_clients_are_made_in_one_place(path: Path) -> None:
     assert not called & {"Consumer", "Producer", "AdminClient"}
 
 
+@check_each(SERVICE)
+def test_no_text_is_in_the_encoding_of_the_locale(path: Path) -> None:
+    """A file, and what another program says, is UTF-8 wherever the service runs."""
+    found = []
+    for call in (node for node in ast.walk(tree(path)) if isinstance(node, ast.Call)):
+        name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+        keywords = {keyword.arg for keyword in call.keywords}
+        modes = {word.value for word in call.args if isinstance(word, ast.Constant)}
+        if (
+            name in ("read_text", "write_text")
+            or keywords & {"text", "universal_newlines"}
+            or (name in ("open", "fdopen") and isinstance(call.func, ast.Name))
+            or (name == "NamedTemporaryFile" and "wb" not in modes)
+        ) and "encoding" not in keywords:
+            found.append(f"line {call.lineno}: {name}")
+    assert found == []
+
+
 def test_no_file_speaks_of_what_is_not_in_the_repository() -> None:
     """What was handed over beside the repository is not there for a reader."""
     words = b"../" + b"shared"
