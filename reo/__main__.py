@@ -11,10 +11,13 @@ import os
 import sys
 from pathlib import Path
 
-from reo.interrupt import OUTPUT_CLOSED, is_output_closed, report_interrupt
+from reo.interrupt import OUTPUT_CLOSED, is_output_closed, print_last_words, report_interrupt
+from reo.standard_streams import OutputUnwritable, open_streams
 
 INVALID = 2
 """As for an invalid setting."""
+OUTPUT_UNWRITABLE = 1
+"""Where the command itself has ended with 0."""
 
 
 def find_hidden_package() -> str:
@@ -34,39 +37,33 @@ def find_hidden_package() -> str:
 
 def main() -> int:
     """Run one command; returns the exit code."""
-    try:
-        return _run()
-    finally:
-        _drop_unwritten_errors()
-
-
-def _drop_unwritten_errors() -> None:
-    """Where the log's disk is full, or its reader is gone: Python would end with 120 when it cannot
-    write what standard error still holds, and a stop's own code would be lost.
-    """
-    try:
-        sys.stderr.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
-
-
-def _run() -> int:
+    open_streams()
+    exit_code = None
     try:
         if hidden := find_hidden_package():
             print(f"reo: {hidden}", file=sys.stderr)
             return INVALID
         from reo import cli
 
-        exit_code = cli.main()
-        sys.stdout.flush()
+        try:
+            exit_code = cli.main()
+        finally:
+            sys.stdout.flush()
     except KeyboardInterrupt:  # before the command has its own handler
         return report_interrupt()
     except BrokenPipeError:
         if not is_output_closed():
             raise
-        # what is left is flushed at the end
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OUTPUT_CLOSED
+        exit_code = OUTPUT_CLOSED
+    except OutputUnwritable as failed:
+        print(f"reo: standard output cannot be written: {failed.strerror}", file=sys.stderr)
+        if exit_code is None:
+            print_last_words()
+        exit_code = exit_code or OUTPUT_UNWRITABLE
+    else:
+        return exit_code
+    # what is left is flushed at the end
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return exit_code
 
 

@@ -276,6 +276,64 @@ def test_a_stop_keeps_its_exit_code_where_nothing_can_be_logged() -> None:
     assert ended.returncode == 2
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    ("redirection", "reason"),
+    [(">/dev/full", "No space left on device"), ("<&- >&-", "Bad file descriptor")],
+)
+def test_a_result_that_cannot_be_written_is_one_line(
+    redirection: str, reason: str, unbuffered: str
+) -> None:
+    """And no success: whoever reads the file must not take it for whole. A command that has changed
+    something says its last words nevertheless.
+    """
+    command = "import sys; from reo import cli, interrupt; from reo.__main__ import main; "
+    command += "cli.main = lambda: interrupt.set_last_words(lambda: 'denied') or print('x' * 9999);"
+    for words, last in (
+        (["-m", "reo", "config", "init"], ""),
+        (["-c", command + "sys.exit(main())"], "denied\n"),
+    ):
+        ended = subprocess.run(
+            ["bash", "-c", f'"$@" {redirection}', "bash", sys.executable, *words],
+            cwd=ROOT,
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+        expected = f"reo: standard output cannot be written: {reason}\n{last}"
+        assert (ended.returncode, ended.stderr) == (1, expected)
+
+
+@pytest.mark.parametrize("redirection", ["2>/dev/full", "2>&-", "<&- >&- 2>&-"])
+def test_an_error_that_cannot_be_written_keeps_its_exit_code(redirection: str) -> None:
+    """No standard error, or a full one: the settings are missing."""
+    ended = subprocess.run(
+        ["bash", "-c", f'"$0" -m reo check {redirection}', sys.executable],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"]},
+        check=False,
+    )
+    assert ended.returncode == 2
+
+
+def test_results_are_utf_8_in_every_locale() -> None:
+    """The file that `reo config init` prints is read as UTF-8."""
+    printed = [
+        subprocess.run(
+            [sys.executable, "-m", "reo", "config", "init"],
+            cwd=ROOT,
+            env={"PATH": os.environ["PATH"], "LC_ALL": locale, "PYTHONUTF8": "0"}
+            | {"PYTHONCOERCECLOCALE": "0"},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for locale in ("C.UTF-8", "C")
+    ]
+    assert printed[0] == printed[1]
+    assert not printed[0].isascii()
+
+
 def test_a_module_that_hides_one_of_ours_is_named(tmp_path: Path) -> None:
     """A user's own `common` on PYTHONPATH stands before the one that is installed."""
     (tmp_path / "common.py").write_text("")
