@@ -36,6 +36,9 @@ def check_filter_sql(settings: Settings) -> Iterator[Finding]:
     except subprocess.TimeoutExpired:
         yield _report_unknown(f"Spark did not start in {PATIENCE_S} s")
         return
+    except OSError as failed:  # no temporary folder, no memory
+        yield _report_unknown(str(failed))
+        return
     message = done.stdout.strip()
     if done.returncode == SettingsInvalid.exit_code:
         text = message.removeprefix(f"{SETTING}: ").rstrip(".")

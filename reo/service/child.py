@@ -64,11 +64,12 @@ class Child:
         return f"{self.stage}-{self.worker}"
 
     def start(self, settings: Settings, folder: Path) -> IO[bytes]:
-        """Start the process; returns its output.
+        """Start the process; returns its output. OSError when it cannot be started.
 
         Its temporary folder is a new one: a JVM that was killed has left its native libraries
         there. And both folders are made, in case something has cleaned the host's temporary files.
         """
+        self.started = clock.time()
         metrics, temporary = folder / "metrics", folder / self.name
         shutil.rmtree(temporary, ignore_errors=True)
         for needed in (metrics, temporary):
@@ -89,7 +90,6 @@ class Child:
             process_group=0,
             preexec_fn=set_parent_death_signal,
         )
-        self.started = clock.time()
         log.info("%s started, process %d", self.name, self.process.pid)
         assert self.process.stdout
         return self.process.stdout

@@ -27,7 +27,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.multiprocess import mark_process_dead
 
 from common import clock
-from common.errors import find_exit_code_name
+from common.errors import StageFailed, find_exit_code_name
 from common.liveness import SILENT_S
 from common.settings import Settings
 from common.stage_process import Stopping, take_error
@@ -49,6 +49,18 @@ process that the signal has ended. So nobody takes a part for the whole.
 """
 
 
+def create_folder() -> Path:
+    """A temporary one; StageFailed when there can be none, which ends with the full disk."""
+    try:
+        return Path(tempfile.mkdtemp(prefix="reo-"))
+    except OSError as failed:
+        raise StageFailed(
+            f"TMPDIR (by default /tmp): no temporary folder can be made there ({failed.strerror})",
+            "Free space, or name one in TMPDIR that the service can write: a container with a"
+            " read-only root needs a volume, as `docker run --read-only --tmpfs /tmp:exec` makes",
+        ) from None
+
+
 @dataclass
 class Supervisor:
     """Runs the children in a temporary folder, which it deletes at the end; `exit_code` is None
@@ -58,7 +70,7 @@ class Supervisor:
     settings: Settings
     stages: Sequence[str]
     stopping: Stopping
-    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="reo-")))
+    folder: Path = field(default_factory=create_folder)
     children: list[Child] = field(default_factory=list)
     output_threads: list[threading.Thread] = field(default_factory=list)
     """They forward the children's output."""
@@ -78,7 +90,6 @@ class Supervisor:
         progress_log.log_start(self.settings)
         try:
             check.raise_first_error(check.Start(self.settings, self.stages), "before clusters")
-            (self.folder / "metrics").mkdir()
             # its port is taken before anything is created on the clusters
             server = health.open_server(
                 self.settings.metrics.address,
@@ -195,9 +206,7 @@ class Supervisor:
         """Start a child when its backoff is over; when it has ended, decide by its exit code."""
         if child.process is None:
             if clock.monotonic() >= child.restarts.start_at:
-                output = child.start(self.settings, self.folder)
-                as_json = self.settings.log.format == "json"
-                self.output_threads.append(forward_output(output, child.stage, as_json))
+                self._start_child(child)
             return
         code = child.process.poll()
         if code is None:
@@ -225,6 +234,20 @@ class Supervisor:
             waits_s = child.restarts.start_later()
             log.warning("%s ended (%s); it restarts in %.1f s", child.name, how, waits_s)
             health.RESTARTS.labels(child.stage).inc()
+
+    def _start_child(self, child: Child) -> None:
+        """One that the system does not start now, for want of space, memory, processes or threads,
+        is tried again as if it had ended.
+        """
+        try:
+            output = child.start(self.settings, self.folder)
+            as_json = self.settings.log.format == "json"
+            self.output_threads.append(forward_output(output, child.stage, as_json))
+        except (OSError, RuntimeError) as failed:
+            if child.process:
+                child.end()
+            text = "%s cannot be started (%s); it is tried again in %.1f s"
+            log.error(text, child.name, failed, child.restarts.start_later())
 
     def _kill_hanging(self, liveness: CollectorRegistry) -> None:
         """Kill each child that hangs: a call of a client can hang, and only a new process repairs
