@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
@@ -44,10 +45,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     was_interrupted = interrupt.install_handler(name)
     try:
         return _end_command(lambda: load_function(command)(settings, **options), name)
-    except BaseException:
-        if not was_interrupted():
+    except BaseException as unexpected:
+        if was_interrupted():
+            return interrupt.report_interrupt(name)
+        if isinstance(unexpected, BrokenPipeError) and interrupt.is_output_closed():
+            interrupt.print_last_words()
             raise
-        return interrupt.report_interrupt(name)
+        traceback.print_exc()
+        interrupt.print_last_words()
+        return errors.StageFailed.exit_code
 
 
 def load_function(command: Command) -> Callable[..., int]:

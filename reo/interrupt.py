@@ -1,5 +1,6 @@
 """Ctrl-C ends a command at once, with exit code 130, also while a client waits for a cluster that
-does not answer. So does `reo … | head`, with 141.
+does not answer. So do SIGTERM (143), as of `timeout`, and SIGHUP (129), of a terminal that is
+closed; and `reo … | head`, with 141.
 
 Python raises KeyboardInterrupt only when a call of librdkafka has returned, after its timeout. The
 signal itself arrives at once (signal.set_wakeup_fd): the command may end by itself within GRACE_S,
@@ -15,13 +16,17 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 
-INTERRUPTED = 130
-"""The exit code of a shell for a process that SIGINT has ended: 128 and the signal's number."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SIGNALLED = 128
+"""The exit code of a shell for a process that a signal has ended: this and the signal's number."""
 OUTPUT_CLOSED = 141
 """The same for SIGPIPE, which Python ignores: nobody reads the output any more."""
 GRACE_S = 1.0
+_received: list[int] = []
+"""The signals that have come."""
 _last_words: list[Callable[[], str]] = []
 _is_reported = threading.Event()
 _report_lock = threading.Lock()
@@ -30,27 +35,29 @@ _is_normal_end = threading.Event()
 
 
 def install_handler(command: str) -> Callable[[], bool]:
-    """Handle SIGINT; returns a function that tells whether it came: KeyboardInterrupt in a client's
-    callback can become another exception.
+    """Handle the signals; returns a function that tells whether one came: KeyboardInterrupt in a
+    client's callback can become another exception.
     """
-    received: list[int] = []
 
     def on_signal(number: int, frame: FrameType | None) -> None:
-        received.append(number)
-        signal.default_int_handler(number, frame)
+        _received.append(number)
+        if len(_received) == 1:  # another one would cut off what is said about the first
+            signal.default_int_handler(number, frame)
 
-    signal.signal(signal.SIGINT, on_signal)
+    for number in SIGNALS:
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup
+            signal.signal(number, on_signal)
     read_end, write_end = os.pipe()
     os.set_blocking(write_end, False)
     signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
     threading.Thread(
         target=_exit_after_signal, args=(read_end, command), name="interrupt", daemon=True
     ).start()
-    return lambda: bool(received)
+    return lambda: bool(_received)
 
 
 def set_normal_end() -> None:
-    """From now on Ctrl-C is how the user ends the command: exit code 0, without a message."""
+    """From now on a signal is how the user ends the command: exit code 0, without a message."""
     _is_normal_end.set()
 
 
@@ -73,9 +80,10 @@ def report_interrupt(command: str = "") -> int:
     with _report_lock:
         if not _is_reported.is_set():
             _is_reported.set()
-            print(f"reo {command}".rstrip() + ": interrupted", file=sys.stderr, flush=True)
-            print_last_words()
-    return INTERRUPTED
+            with suppress(OSError):  # the terminal may be gone
+                print(f"reo {command}".rstrip() + ": interrupted", file=sys.stderr, flush=True)
+                print_last_words()
+    return SIGNALLED + (_received or [signal.SIGINT])[0]
 
 
 def is_output_closed() -> bool:
@@ -88,7 +96,7 @@ def is_output_closed() -> bool:
 
 
 def _exit_after_signal(pipe: int, command: str) -> None:
-    while os.read(pipe, 1)[0] != signal.SIGINT:
+    while os.read(pipe, 1)[0] not in SIGNALS:
         pass
     time.sleep(GRACE_S)
     os._exit(report_interrupt(command))

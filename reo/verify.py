@@ -32,6 +32,7 @@ from common.kafka.topics import Topic
 from common.route_states import build_waiting_error
 from common.routes import Route, TopicPartition
 from common.settings import Settings, destination_kind
+from reo import interrupt
 from reo.compare import parallel, stored_records, verdict
 from reo.compare.comparable_routes import find_comparable, look_up_copies
 from reo.compare.comparison import Comparison
@@ -226,9 +227,10 @@ def run_command(
         results = _compare_with_bar(verification)
     except KeyboardInterrupt:
         resume_file.write()
-        notes = f"; {resume} notes up to where the partitions are equal" if resume else ""
-        print(f"reo verify: interrupted{notes}", file=sys.stderr)
-        return 130
+        if resume:
+            notes = f"{resume} notes up to where the partitions are equal"
+            interrupt.set_last_words(lambda: notes)
+        raise
     reached = verification.reach_verdict(results)
     print_errors("verify", verification.not_comparable)
     if nothing := reached.nothing_compared:

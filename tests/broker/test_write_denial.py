@@ -65,7 +65,7 @@ def test_a_run_says_in_the_end_whether_writes_are_denied(
     clusters: Clusters, topic: str, start: Start, tmp_path: Path
 ) -> None:
     """It compares before it denies. A super user's writes, and a DENY that somebody removes, are
-    noticed; after Ctrl-C the DENY stays, and the next run knows of it.
+    noticed; after a signal the DENY stays, and the next run knows of it.
     """
     source = Authorized(tmp_path / "source", [])
     try:
@@ -96,11 +96,11 @@ def check_runs(clusters: Clusters, topic: str, start: Start, number: Path) -> No
         assert run.end() == (38, not_denied)
         assert "was removed while the command relied on it" in run.lines[-2]
         moving.end(super_user)
-        for begin in ("1 writes denied", "3 the copy"):
+        for begin, number in (("1 writes denied", signal.SIGTERM), ("3 the copy", signal.SIGINT)):
             run = DenyingRun(clusters, topic)
             run.wait_for(begin)
-            run.command.send_signal(signal.SIGINT)
-            assert run.end() == (130, denied)
+            run.command.send_signal(number)
+            assert run.end() == (128 + number, denied)
         reo(clusters, topic, "cutover", "back")
         clusters.destination.write(topic, make_records(range(1), 1))
         run = DenyingRun(clusters, topic)

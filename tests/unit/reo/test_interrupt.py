@@ -1,14 +1,63 @@
-"""What is said when Ctrl-C ends a command: the main thread says it, or the thread that ends the
-process, and that one does not end it before it is said.
+"""What is said when a signal ends a command: the main thread says it, or the thread that ends the
+process, and that one does not end it before it is said. And that a command says its last words
+whatever ends it.
 """
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import threading
+from collections.abc import Sequence
 
 import pytest
 
 from reo import interrupt
+from tests.harness.kafka import ROOT
+from tests.unit.common.settings.test_settings import GOOD
+from tools.demo import fair_share
+
+COMMAND = """
+import sys, time
+from common import errors
+from reo import cli, interrupt
+
+def run(settings, **options):
+    interrupt.set_last_words(lambda: "last words")
+    print("runs", flush=True)
+    {}
+
+cli.load_function = lambda command: run
+sys.exit(cli.main(["lag"]))
+"""
+
+
+def end_command(
+    work: str, signals: Sequence[signal.Signals] = (), ignored: Sequence[signal.Signals] = ()
+) -> tuple[int, list[str]]:
+    """The exit code of a command that does this work, and what it says on standard error."""
+
+    def ignore() -> None:
+        for number in ignored:
+            signal.signal(number, signal.SIG_IGN)
+
+    process = subprocess.Popen(
+        [sys.executable, "-c", COMMAND.format(work)],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"], **GOOD},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=ignore,
+    )
+    assert process.stdout
+    assert process.stdout.readline() == "runs\n"
+    for number in signals:
+        process.send_signal(number)
+    _, said = fair_share.communicate(process, 30)
+    return process.returncode, said.splitlines()
 
 
 def test_the_process_does_not_end_before_it_is_said(
@@ -35,3 +84,31 @@ def test_the_process_does_not_end_before_it_is_said(
     first.join()
     second.join()
     assert capsys.readouterr().err == "reo lag: interrupted\nlast words\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_a_command_with_its_last_words(number: signal.Signals) -> None:
+    """`timeout` sends SIGTERM, a terminal that is closed SIGHUP. One that comes meanwhile, as after
+    the end of a session, cuts nothing off.
+    """
+    end = 128 + number, ["reo lag: interrupted", "last words"]
+    assert end_command("time.sleep(600)", [number]) == end
+    assert end_command("time.sleep(600)", [number, signal.SIGINT])[1] == end[1]
+
+
+def test_nohup_is_obeyed() -> None:
+    """SIGHUP does nothing then."""
+    code, said = end_command(
+        "time.sleep(600)", [signal.SIGHUP, signal.SIGTERM], ignored=[signal.SIGHUP]
+    )
+    assert (code, said[-1]) == (143, "last words")
+
+
+def test_an_error_ends_a_command_with_its_last_words() -> None:
+    """One of reo's, and one that nobody expects, behind its traceback."""
+    assert end_command('raise errors.GroupBusy("busy")') == (
+        33,
+        ["reo lag: busy", "last words"],
+    )
+    code, said = end_command('raise OSError("unexpected")')
+    assert (code, said[-2:]) == (1, ["OSError: unexpected", "last words"])
