@@ -5,6 +5,7 @@
 | the topics have not moved | the DENY is removed |
 | they have moved, and nothing was written at the destination since | the record of the move is removed, and the DENY: the copy can go on from where it has ended |
 | they have moved, and something was written | failback: the group at the source gets the frontiers of a copy in the other direction, then the DENY is removed |
+| nobody can tell, as while the destination does not answer | the DENY stays: without it, both sides could take records. The command that removes it is said |
 
 The frontier has the last copied record of either side. A copy in the other direction has copied
 exactly up to there, so its frontier is the old one with its sides exchanged
@@ -17,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 
 from common import source_pool
-from common.errors import MoveRefused, ReoError
+from common.errors import FrontierLost, MoveRefused, ReoError
 from common.frontier import KEPT, Frontier, LastRecord
 from common.kafka import partition_offsets, permissions, topic_creation, topics, visible_records
 from common.kafka.clients import create_admin_client, create_admin_clients, create_reader
@@ -34,9 +35,7 @@ from reo.report import format_table, join_names, print_errors
 
 
 def run_command(settings: Settings) -> int:
-    """The command. Exit code 0, or that of the first thing that was not possible; a DENY is
-    removed whenever the topics have not moved, or nobody can tell.
-    """
+    """The command. Exit code 0, or that of the first thing that was not possible."""
     refuse_unmovable(settings)
     refusals: list[ReoError] = []
     try:
@@ -45,9 +44,10 @@ def run_command(settings: Settings) -> int:
         raise
     except ReoError as unknown:
         refusals.append(type(unknown)(f"whether the topics have moved is not known: {unknown}"))
+    is_known = not refusals
     for source in settings.sources:
         try:
-            print(_remove_denial(settings.select_source(source)))
+            print(_end_denial(settings.select_source(source), is_known))
         except ReoError as refusal:
             refusals.append(refusal)
     return print_errors("cutover", refusals)
@@ -55,10 +55,16 @@ def run_command(settings: Settings) -> int:
 
 def cancel_move(settings: Settings, candidates: int = 1) -> str:
     """Returns what was found and done, as text; MoveRefused when there is no way back without a
-    loss.
+    loss, FrontierLost when nothing tells whether the topics have moved.
     """
     snapshot = SnapshotReader(settings).take_snapshot()
     moved = snapshot.find_moved()
+    if snapshot.partitions and not snapshot.frontiers:
+        raise FrontierLost(
+            f"group {settings.application} has no frontiers, in which a move is recorded: they have"
+            " expired, or nothing was copied yet",
+            "`reo recover` finds frontiers again",
+        )
     if not moved:
         return "the topics have not moved"
     grown = [
@@ -255,17 +261,26 @@ def build_reverse_settings(settings: Settings, routes: Iterable[Route]) -> Setti
     return Settings.build(values)
 
 
-def _remove_denial(settings: Settings) -> str:
-    """At the only source of these settings; returns what was done."""
+def _end_denial(settings: Settings, is_known: bool) -> str:
+    """Remove the DENY at the only source of these settings, if it `is_known` where the topics are;
+    returns what was done.
+    """
     client = create_admin_client(settings.source_cluster, settings)
     routes = topics.list_routes(settings, client, settings.connect_timeout_s)
     names = sorted({route.source_topic for route in routes})
     denial = WriteDenial(settings.source_cluster, client)
     denied = denial.find_denied(names)
-    denial.remove(denied)
-    done = (
-        f"producers may write to {join_names(denied)} at the source again"
-        if denied
-        else f"writes are not denied: {join_names(names)}. There is nothing to remove"
-    )
-    return f"{settings.source_cluster.bootstrap_servers}: {done}"
+    servers = settings.source_cluster.bootstrap_servers
+    if not denied:
+        done = f"writes are not denied: {join_names(names)}. There is nothing to remove"
+    elif is_known:
+        denial.remove(denied)
+        done = f"producers may write to {join_names(denied)} at the source again"
+    else:
+        options = " ".join(f"--topic {name}" for name in denied)
+        done = (
+            f"writes to {join_names(denied)} at the source stay denied: had the topics moved, both"
+            " sides would take records. If they have not: kafka-acls.sh --bootstrap-server"
+            f" {servers} --remove --deny-principal 'User:*' --operation Write {options}"
+        )
+    return f"{servers}: {done}"

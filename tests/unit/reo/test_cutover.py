@@ -15,6 +15,7 @@ from common import source_pool
 from common.errors import (
     ClusterUnreachable,
     CopyDiffers,
+    FrontierLost,
     MoveRefused,
     NotComparable,
     SettingsInvalid,
@@ -221,6 +222,25 @@ class FakeDenial:
             self.denied.remove(self.servers)
 
 
+def prepare_back(monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """Three candidates, of which two have the DENY, and one does not answer."""
+    settings = load(
+        {
+            "REO_SOURCE_BOOTSTRAP_SERVERS": "a:1;silent:1;b:1",
+            "REO_SOURCE_MODE": "failover",
+            "REO_DESTINATION_BOOTSTRAP_SERVERS": "c:1",
+            "REO_SOURCE_TOPIC": SOURCE.topic,
+        }
+    )
+    monkeypatch.setattr(FakeDenial, "denied", ["a:1", "b:1"])
+    monkeypatch.setattr(cutover_back, "WriteDenial", FakeDenial)
+    monkeypatch.setattr(cutover_back, "create_admin_client", lambda *_: None)
+    monkeypatch.setattr(
+        source_pool, "select_answering", lambda given: given.select_source(given.sources[0])
+    )
+    return settings
+
+
 def test_back_removes_the_deny_at_every_candidate(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -252,3 +272,34 @@ def test_back_removes_the_deny_at_every_candidate(
     assert errors == "reo cutover: silent:1 does not answer\n"
     with pytest.raises(MoveRefused, match=r"source\.bootstrap_servers names 3"):
         cutover.run_command(settings, ".*", 0.0, None, True, False, False)
+
+
+def test_back_leaves_the_deny_where_nobody_can_tell_whether_the_topics_have_moved(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Producers could write on both sides else. It says how the DENY is removed. A group without
+    any frontier does not tell it: a record of the move expires with them.
+    """
+    settings = prepare_back(monkeypatch)
+    rows: list[object] = []
+
+    class Reader:
+        def __init__(self, _: Settings) -> None: ...
+
+        def take_snapshot(self) -> Snapshot:
+            if not rows:
+                raise ClusterUnreachable("c:1 does not answer")
+            return Snapshot(0.0, {}, cast(Any, rows), {})
+
+    monkeypatch.setattr(cutover_back, "SnapshotReader", Reader)
+    for code, why in ((ClusterUnreachable.exit_code, "c:1"), (FrontierLost.exit_code, "group")):
+        assert cutover_back.run_command(settings) == code
+        assert FakeDenial.denied == ["a:1", "b:1"]
+        out, errors = capsys.readouterr()
+        assert errors.startswith(f"reo cutover: whether the topics have moved is not known: {why}")
+        assert [line.partition(" If they have not: ")[2] for line in out.splitlines()] == [
+            f"kafka-acls.sh --bootstrap-server {servers} --remove --deny-principal 'User:*'"
+            " --operation Write --topic orders"
+            for servers in ("a:1", "b:1")
+        ]
+        rows.append(SimpleNamespace(source=SOURCE, frontier=None, move=None))
