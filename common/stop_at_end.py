@@ -47,7 +47,7 @@ from common.kafka.partition_offsets import GroupCommit
 from common.kafka.visible_records import read_visible
 from common.records import compute_message_checksum
 from common.route_states import RouteStates, build_waiting_error, list_halted
-from common.routes import Route, TopicPartition
+from common.routes import Route, TopicPartition, name_some
 from common.settings import Settings, destination_kind
 from common.stage_process import COMPLETE_FILE
 
@@ -215,7 +215,7 @@ class StageTwoAlone:
                 "the intermediate topics are read to their ends, but not all of it is copied of %s:"
                 " waiting until a stage one (reo run, or reo run replicator) writes again what is"
                 " missing",
-                ", ".join(map(str, missing)),
+                name_some(missing),
             )
         if missing or not has_copied_records(
             self.client, self.record_reader, self.settings, self.copied, commits
@@ -245,7 +245,7 @@ class StageTwoAlone:
                 "the end offset of %s is lower than when this command was started: its newest"
                 " records were lost, or the topic was deleted and created again. Run stage one"
                 " (reo run replicator), then start this again",
-                ", ".join(map(str, lower)),
+                name_some(lower),
             )
 
 

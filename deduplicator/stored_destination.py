@@ -17,7 +17,7 @@ from confluent_kafka import TopicPartition as ClientTopicPartition
 from common import failpoints
 from common.errors import ReoError, StageFailed
 from common.metrics import TRANSACTIONS
-from common.routes import Route, TopicPartition
+from common.routes import Route, TopicPartition, name_some
 from deduplicator.destination import Output
 from deduplicator.own_destination import (
     NotOwner,
@@ -97,7 +97,7 @@ class StoredDestination:
         except NotOwner as error:
             TRANSACTIONS.labels("aborted").inc()
             raise StageFailed(
-                f"another worker has taken {', '.join(map(str, sorted(positions)))} over: {error}"
+                f"another worker has taken {name_some(sorted(positions))} over: {error}"
             ) from None
         except Unavailable as error:
             TRANSACTIONS.labels("unknown").inc()

@@ -19,7 +19,7 @@ from common.kafka.clients import create_reader, create_stage_two_consumer
 from common.liveness import Liveness, Reason
 from common.metrics import COMPILED
 from common.route_states import HaltedRoutes, describe_halted
-from common.routes import Route, TopicPartition
+from common.routes import Route, TopicPartition, name_some
 from common.settings import Settings, user_code
 from deduplicator import destination_factory
 from deduplicator.destination import UNCOUNTED, Destination
@@ -100,7 +100,7 @@ class LostCommits:
             log.warning(
                 "the group has lost the offsets of %s, with its topic or without: committing the"
                 " frontiers again",
-                ", ".join(map(str, lost)),
+                name_some(lost),
             )
             self.partitions.start_again(lost)
 
@@ -210,7 +210,7 @@ class Worker:
         if not new_routes:
             return
         self.destination.check_batches(new_routes)
-        log.info("new: %s", ", ".join(map(str, new_routes)))
+        log.info("new: %s", name_some([*new_routes]))
         self.halted.add(new_routes)
         for route in new_routes:
             self.routes[route.intermediate_topic] = route

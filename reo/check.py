@@ -20,6 +20,7 @@ from common.kafka.consumer_group import Group
 from common.kafka.needed_acls import OF_STAGE
 from common.kafka.route_topics import RouteTopics, load_route_topics
 from common.route_states import RouteStates, describe_halted, list_halted
+from common.routes import name_some
 from common.settings import Settings, destination_kind, user_code
 from deduplicator import compiled_path
 from deduplicator.own_destination import StoreClient
@@ -208,7 +209,7 @@ def _check_application(state: RouteTopics) -> Iterator[Finding]:
     if others:
         yield report_warning(
             "application",
-            f"the members of group {state.settings.application} copy through {', '.join(others)},"
+            f"the members of group {state.settings.application} copy through {name_some(others)},"
             " and this service would not: another copy has the same application",
             "give each copy an application of its own, or stop the other one",
         )

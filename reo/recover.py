@@ -49,7 +49,7 @@ from common.kafka.visible_records import read_first_records, read_visible
 from common.records import compute_message_checksum
 from common.routes import Route
 from common.settings import Settings, destination_kind
-from deduplicator.frontiers.source_start_offsets import find_first_source_offset
+from deduplicator.frontiers.source_start_offsets import find_first_source_offsets
 from reo.compare.alignment import AlignmentInput, LastCopiedPair, find_last_copied
 from reo.compare.comparable_routes import find_comparable, look_up_copies
 from reo.report import convert_error_to_dict, format_table, print_errors, print_json
@@ -345,7 +345,9 @@ class Recovery:
                 " earliest"
             )
         source = self.route.get_source(partition)
-        return find_first_source_offset(self.settings, self.source_admin, source, added) - 1
+        return (
+            find_first_source_offsets(self.settings, self.source_admin, {source: added})[source] - 1
+        )
 
 
 def _select_copied(

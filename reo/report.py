@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from common.errors import ReoError
+from common.routes import name_some
 
 
 def format_table(
@@ -35,8 +36,8 @@ def format_table(
 
 
 def join_names(names: Iterable[Any]) -> str:
-    """In order, as text."""
-    return ", ".join(map(str, sorted(names)))
+    """The first ones in order, as text."""
+    return name_some(sorted(names))
 
 
 def print_json(content: object) -> None:

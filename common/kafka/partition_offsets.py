@@ -31,7 +31,7 @@ from common.frontier import Frontier
 from common.kafka.client_errors import translate
 from common.kafka.cluster_metadata import read_metadata
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_with_retries
-from common.routes import TopicPartition
+from common.routes import TopicPartition, name_some
 
 ASK_AGAIN_S = 1.0
 OFFSETS_MAX = 250
@@ -122,7 +122,7 @@ def _list_offsets(
     retriable = (ClusterUnreachable, TopicMissing)
     return (
         ask_with_retries(
-            f"reading the offsets of topic {', '.join(names)}", timeout_s, ask, retriable
+            f"reading the offsets of topic {name_some(names)}", timeout_s, ask, retriable
         )
         if requested
         else {}
@@ -268,7 +268,7 @@ def read_committed(
     requested = [ClientTopicPartition(*tp) for tp in topic_partitions]
     if not requested:
         return {}
-    names = ", ".join(sorted({tp.topic for tp in requested}))
+    names = name_some(sorted({tp.topic for tp in requested}))
     operation = f"reading {what} of group on topic {names}"
     try:
         answers = consumer.committed(requested, timeout=timeout_s)

@@ -26,7 +26,7 @@ from common.errors import ClusterUnreachable, ReoError
 from common.kafka.client_errors import translate
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.records import Consumed
-from common.routes import TopicPartition
+from common.routes import TopicPartition, name_some
 
 PARTITIONS_MAX = 200
 """Partitions whose records are read at once, in turn with the others: the first records of 2,000
@@ -157,7 +157,7 @@ def read_batches(
                 patience.renew()
             elif patience.is_over(unfinished):
                 raise ClusterUnreachable(
-                    f"reading {', '.join(map(str, begins))}: no record for {silence_s:.0f} s"
+                    f"reading {name_some([*begins])}: no record for {silence_s:.0f} s"
                 )
             has_error = [message.error() is not None for message in messages]
             if len(unfinished) == len(begins) and not any(has_error):

@@ -20,7 +20,7 @@ from common.errors import ClusterUnreachable, DestinationTruncated
 from common.frontier import Frontier
 from common.kafka import partition_offsets, topics
 from common.kafka.partition_offsets import GroupCommit
-from common.routes import Route, TopicPartition
+from common.routes import Route, TopicPartition, name_some
 from deduplicator.destination import Output
 from deduplicator.frontiers.committed_frontiers import WorkerGroup
 from deduplicator.frontiers.frontier_check import Surplus, check_destination
@@ -147,7 +147,7 @@ class KafkaFrontierStore:
                     continue
                 missing = str(truncated)
             raise self.consumer_group.build_undecided_error(
-                f"a transaction on {', '.join(sorted(names))} is open, and with it: {missing}. If"
+                f"a transaction on {name_some(sorted(names))} is open, and with it: {missing}. If"
                 " it stays open, `reo recover` names the command that aborts it; then start again"
             )
 

@@ -14,13 +14,6 @@ from common.routes import Route, TopicPartition
 from common.settings import Settings
 
 
-def find_first_source_offset(
-    settings: Settings, source_admin: AdminClient, tp: TopicPartition, added: bool
-) -> int:
-    """As `find_first_source_offsets`, of one partition."""
-    return find_first_source_offsets(settings, source_admin, {tp: added})[tp]
-
-
 def find_first_source_offsets(
     settings: Settings, source_admin: AdminClient, added: Mapping[TopicPartition, bool]
 ) -> dict[TopicPartition, int]:

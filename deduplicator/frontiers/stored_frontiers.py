@@ -129,11 +129,12 @@ def merge_group_commits(
     """The positions that are stored with the records, compared with the group's commits, which
     repeat them. `identity` stands for the destination's topic id in their frontiers.
     """
-    commits, to_commit_again = dict(group_commits), set[TopicPartition]()
+    own, to_commit_again = set(partitions), set[TopicPartition]()
+    commits = dict(group_commits)
     for tp, (next_offset, text) in stored.items():
         committed = GroupCommit(next_offset, _decode(tp, text))
         in_group = group_commits.get(tp)
-        if in_group is not None and tp in partitions:
+        if in_group is not None and tp in own:
             _check_not_set_back(tp, committed.frontier, in_group.frontier, identity)
         if in_group != committed:
             to_commit_again.add(tp)
@@ -141,7 +142,7 @@ def merge_group_commits(
     # of deleted records, or of an earlier destination: they only show that there was a copy
     for tp in commits.keys() - stored.keys():
         commits[tp] = GroupCommit(-1, replace(commits[tp].frontier, destination_topic_id=""))
-    return LoadedFrontiers(commits, to_commit_again & set(partitions))
+    return LoadedFrontiers(commits, to_commit_again & own)
 
 
 def _decode(tp: TopicPartition, text: str) -> Frontier:

@@ -75,10 +75,9 @@ def check_frontier(
             " runs, or stopped a moment ago; its start has compared the frontier with the"
             " destination, and it is not compared here",
         )
+        copied = set(list_intermediate_partitions(ready))
         frontiers = {
-            tp: frontier
-            for tp, frontier in group.list_frontiers().items()
-            if tp in set(list_intermediate_partitions(ready))
+            tp: frontier for tp, frontier in group.list_frontiers().items() if tp in copied
         }
     else:
         yield report_ok("consumer group", f"{group.name} has no members: stage two does not run")

@@ -26,6 +26,7 @@ from common.kafka import copied_configs, permissions, topic_creation, topic_fitn
 from common.kafka.clients import create_admin_clients
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_with_retries
 from common.kafka.copied_configs import LIMIT, Entries
+from common.routes import name_some
 from common.settings import Settings, destination_kind
 from reo.report import print_json
 
@@ -222,9 +223,7 @@ def run_command(settings: Settings, apply: bool, as_json: bool) -> int:
         drift.apply()
         remaining = [row for row in ConfigDrift(settings).differences if row.then is not None]
         if remaining:
-            raise TopicsUnfit(
-                f"these differences remain after the change: {'; '.join(map(str, remaining))}"
-            )
+            raise TopicsUnfit(f"these differences remain after the change: {name_some(remaining)}")
     if as_json:
         rows = [asdict(row) for row in drift.differences]
         print_json({"applied": apply and bool(changes), "rows": rows})

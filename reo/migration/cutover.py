@@ -31,7 +31,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from common import clock
 from common.errors import CopyDiffers, GroupBusy, MoveRefused, NothingCompared
 from common.kafka import needed_acls
-from common.routes import TopicPartition
+from common.routes import TopicPartition, name_some
 from common.settings import Settings
 from reo import interrupt
 from reo.compare.resume_file import ResumeFile
@@ -175,7 +175,7 @@ class Cutover:
         results = verification.run()
         verdict = verification.reach_verdict(results)
         if verdict.exit_code not in (0, NothingCompared.exit_code):
-            raise CopyDiffers("; ".join(str(result) for result in results if result.difference))
+            raise CopyDiffers(name_some([result for result in results if result.difference]))
         self.compared = verdict.records
         what = "1 before writes are denied: what is copied" if copied else "3 the copy"
         self.report(

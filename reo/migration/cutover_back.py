@@ -24,7 +24,7 @@ from common.kafka import partition_offsets, permissions, topic_creation, topics,
 from common.kafka.clients import create_admin_client, create_admin_clients, create_reader
 from common.kafka.consumer_group import Commit, Group
 from common.kafka.topics import Topic
-from common.routes import Route, TopicPartition
+from common.routes import Route, TopicPartition, name_some
 from common.settings import Settings
 from common.settings.security import Security
 from reo.migration.move_record import MoveRecord
@@ -88,7 +88,7 @@ def cancel_move(settings: Settings, candidates: int = 1) -> str:
     if not reverse.is_set_up():
         if grown:
             raise MoveRefused(
-                f"records were written to {', '.join(grown)} at the source after the move, and"
+                f"records were written to {name_some(grown)} at the source after the move, and"
                 " others at the destination: neither side has all. Copy those of the source by"
                 " hand, or delete the topic there and copy to a new one"
             )

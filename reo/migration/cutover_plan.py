@@ -16,7 +16,7 @@ from typing import Any
 from common import clock
 from common.kafka import topics
 from common.kafka.topics import Topic
-from common.routes import Route, TopicPartition
+from common.routes import Route, TopicPartition, name_some
 from common.settings import Settings
 from reo.compare.comparable_routes import select_comparable
 from reo.compare.resume_file import ResumeFile
@@ -94,11 +94,10 @@ class CutoverPlan:
             f"{written:.1f} offsets/s are written"
             if written
             else "nothing was written between two measurements",
-            *(
-                f"a transaction is open on {tp} from offset {offset} on"
-                for tp, offset in self.now.open_at_source.items()
-            ),
         ]
+        if open_at := self.now.open_at_source.items():
+            some = name_some([f"{tp} from offset {offset} on" for tp, offset in open_at])
+            producers.append(f"a transaction is open on {some}")
         if self.denied:
             producers.append(f"writes denied: {join_names(self.denied)}")
         to_deny = {row.source.topic for row in self.now.partitions} - {*self.denied}

@@ -15,6 +15,7 @@ from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, A
 
 from common import clock
 from common.errors import MoveRefused, ReoError
+from common.routes import name_some
 from common.settings.clusters import Cluster
 from reo.migration.acl_client import AclClient, build_topic_acl
 
@@ -75,7 +76,7 @@ class WriteDenial:
         if removed:
             self.denied = denied
             raise MoveRefused(
-                f"the DENY to write to {', '.join(removed)} was removed while the command relied on"
+                f"the DENY to write to {name_some(removed)} was removed while the command relied on"
                 " it (`reo cutover back`, or by hand): producers may have written since. Nothing"
                 " has moved: run the command again"
             )
@@ -84,7 +85,7 @@ class WriteDenial:
         """Whether writes are denied, as far as this process knows."""
         if not self.denied:
             return "writes are not denied at the source"
-        names = ", ".join(self.denied)
+        names = name_some(self.denied)
         return f"writes to {names} at the source are denied: `reo cutover back` removes the DENY"
 
     @property

@@ -20,7 +20,7 @@ from common.kafka.clients import create_admin_client, create_admin_clients, crea
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.intermediate_records import build_foreign_record_error, parse_intermediate
 from common.records import Consumed
-from common.routes import TopicPartition
+from common.routes import TopicPartition, name_some
 from common.settings import Settings
 from reo.report import format_table, print_json
 
@@ -50,7 +50,7 @@ def list_partitions(settings: Settings, partition: int | None) -> dict[TopicPart
     if not source_partitions:
         which = "" if partition is None else f" with partition {partition}"
         raise TopicMissing(
-            f"there is no intermediate topic{which} yet: {', '.join(names)}. Stage two creates it"
+            f"there is no intermediate topic{which} yet: {name_some(names)}. Stage two creates it"
             " when it starts"
         )
     return source_partitions

@@ -11,6 +11,7 @@ from __future__ import annotations
 from common import source_pool
 from common.errors import DestinationTruncated, FrontierLost, LagsBehind, TopicMissing
 from common.kafka import permissions
+from common.routes import name_some
 from common.settings import Settings
 from reo.progress.partition_progress import PartitionProgress, describe_gone, sum_lags
 from reo.progress.progress_snapshot import SnapshotReader
@@ -56,7 +57,7 @@ def check_limits(
         )
     if not_begun := [str(row.source) for row in partitions if row.frontier is None]:
         raise FrontierLost(
-            f"the lag cannot be measured: the copy has no frontier for {', '.join(not_begun)}."
+            f"the lag cannot be measured: the copy has no frontier for {name_some(not_begun)}."
             " Start the service, or run `reo recover` when it is lost"
         )
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from common.frontier import Frontier, Move
 from common.records import Consumed
-from common.routes import TopicPartition
+from common.routes import TopicPartition, name_some
 
 
 class Lag(NamedTuple):
@@ -96,7 +96,7 @@ class PartitionProgress:
 
 def describe_gone(partitions: Iterable[PartitionProgress]) -> str:
     """Which destination topics are gone, as text; empty when none is."""
-    names = ", ".join(sorted({row.gone_topic for row in partitions} - {""}))
+    names = name_some(sorted({row.gone_topic for row in partitions} - {""}))
     return names and f"{names}: deleted at the destination, or recreated, since it was copied to"
 
 

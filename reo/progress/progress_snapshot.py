@@ -29,9 +29,9 @@ from common.kafka.route_topics import find_gone
 from common.kafka.topics import Topic
 from common.records import Consumed
 from common.route_states import RouteState, RouteStates, list_halted
-from common.routes import Route, TopicPartition
+from common.routes import Route, TopicPartition, name_some
 from common.settings import Settings
-from deduplicator.frontiers.source_start_offsets import find_first_source_offset
+from deduplicator.frontiers.source_start_offsets import find_first_source_offsets
 from reo.progress.partition_progress import Lags, PartitionProgress, measure_lag
 from replicator.runs.clients import Clients
 
@@ -74,7 +74,7 @@ class Snapshot:
             names = sorted({row.source.topic for row in moved})
             others = sorted({row.source.topic for row in self.partitions}.difference(names))
             raise MoveRefused(
-                f"{', '.join(names)} moved before, and {', '.join(others)} did not. Give the topics"
+                f"{name_some(names)} moved before, and {name_some(others)} did not. Give the topics"
                 " that are meant, with --topic"
             )
         return moved
@@ -191,7 +191,7 @@ class Readings:
                 for tp, commit in commits.items()
             }
         )
-        self.copied = {source: self._find_copied(source) for source in pairs}
+        self.copied = self._find_copied()
         """The source offset that stage two copies next."""
         self.written = {source: self._find_written(source) for source in pairs}
         """The source offset that stage one writes next."""
@@ -232,13 +232,12 @@ class Readings:
             gone_topic=self.gone.get(tp, ""),
         )
 
-    def _find_copied(self, source: TopicPartition) -> int:
-        tp = self.pairs[source]
-        if commit := self.commits.get(tp):
-            return commit.frontier.source_offset + 1
-        return find_first_source_offset(
-            self.settings, self.clients.source_admin, source, added=tp in self.gone
-        )
+    def _find_copied(self) -> dict[TopicPartition, int]:
+        pairs, commits = self.pairs.items(), self.commits
+        added = {source: tp in self.gone for source, tp in pairs if tp not in commits}
+        return {
+            source: commits[tp].frontier.source_offset + 1 for source, tp in pairs if tp in commits
+        } | find_first_source_offsets(self.settings, self.clients.source_admin, added)
 
     def _find_written(self, source: TopicPartition) -> int:
         tp = self.pairs[source]
@@ -281,7 +280,7 @@ def _read_firsts(
     silent = sorted(begins.keys() - records.keys())
     if silent:
         raise ClusterUnreachable(
-            f"{', '.join(map(str, silent))}: no record and no end of the partition came for"
+            f"{name_some(silent)}: no record and no end of the partition came for"
             f" {visible_records.POLL_S:.0f} s. Check that the leaders of these partitions run,"
             " then run the command again"
         )

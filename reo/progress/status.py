@@ -103,7 +103,7 @@ class Status(NamedTuple):
             return f"{rate:,.0f} records/s are copied"
         not_begun = [str(row.source) for row in running if row.frontier is None]
         if not waiting:
-            more = f"the copy has not begun with {', '.join(not_begun)}"
+            more = f"the copy has not begun with {name_some(not_begun)}"
             copied = f"all is copied{EXCEPT_HALTED if self.now.halted else ''}"
             return more if not_begun else copied
         interval_s = self.now.taken_at_s - self.before.taken_at_s
@@ -163,7 +163,7 @@ class Watcher:
 
 def describe_service(settings: Settings, status: Status) -> list[str]:
     """The lines about the service."""
-    routes = ", ".join(map(str, status.now.sources)) or "no source topic matches the patterns"
+    routes = name_some([*status.now.sources]) or "no source topic matches the patterns"
     return [
         f"{settings.application}: {routes}",
         f"stage one   {status.describe_stage_one(clock.time() * 1000)}",

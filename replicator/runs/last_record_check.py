@@ -29,7 +29,7 @@ from common.errors import ClusterUnreachable, RecordRefused, SourceTruncated
 from common.frontier import LastRecord
 from common.kafka import partition_offsets, topics, visible_records
 from common.records import Consumed, compute_message_checksum
-from common.routes import TopicPartition
+from common.routes import TopicPartition, name_some
 from common.settings import Settings
 from common.source_pool import get_request_timeout_s
 
@@ -154,8 +154,8 @@ def _check_stable(
 def _check_answered(settings: Settings, silent: Collection[TopicPartition]) -> None:
     if silent:
         raise ClusterUnreachable(
-            f"reading the last copied record of {', '.join(map(str, sorted(silent)))} of the "
-            f"{settings.source_cluster.name} cluster: no answer"
+            f"reading the last copied record of {name_some(sorted(silent))} of the"
+            f" {settings.source_cluster.name} cluster: no answer"
         )
 
 

@@ -96,11 +96,11 @@ def check_runs(clusters: Clusters, topic: str, start: Start, number: Path) -> No
         assert run.end() == (38, not_denied)
         assert "was removed while the command relied on it" in run.lines[-2]
         moving.end(super_user)
-        for begin, number in (("1 writes denied", signal.SIGTERM), ("3 the copy", signal.SIGINT)):
+        for begin, sent in (("1 writes denied", signal.SIGTERM), ("3 the copy", signal.SIGINT)):
             run = DenyingRun(clusters, topic)
             run.wait_for(begin)
-            run.command.send_signal(number)
-            assert run.end() == (128 + number, denied)
+            run.command.send_signal(sent)
+            assert run.end() == (128 + sent, denied)
         reo(clusters, topic, "cutover", "back")
         clusters.destination.write(topic, make_records(range(1), 1))
         run = DenyingRun(clusters, topic)

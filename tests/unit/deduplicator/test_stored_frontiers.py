@@ -51,6 +51,21 @@ def test_a_first_frontier_is_no_backup(epoch: int, is_set_back: bool) -> None:
     assert to_commit_again == {TP}
 
 
+class ReadOnce(list[TopicPartition]):
+    """Partitions that are not searched for each of them."""
+
+    def __contains__(self, _: object) -> bool:
+        raise AssertionError("with 5,000 partitions these are 25 million comparisons")
+
+
+def test_positions_are_merged_without_a_search_for_each() -> None:
+    """A start has all partitions in a list."""
+    partitions = ReadOnce(TopicPartition("t-proxy", number) for number in range(3))
+    in_group = dict.fromkeys(partitions, GroupCommit(9, make_frontier(5000, 5)))
+    stored = dict.fromkeys(partitions, Position(9, make_frontier(5000, 5).encode()))
+    assert merge_group_commits(in_group, stored, partitions, "own") == (in_group, set())
+
+
 class OneStore:
     """Answers what a start asks; `last` is the last source offset of every partition."""
 

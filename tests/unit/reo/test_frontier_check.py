@@ -12,6 +12,7 @@ from common.kafka import topic_creation, topic_fitness
 from common.kafka.consumer_group import Members
 from common.kafka.route_topics import RouteTopics
 from common.kafka.topics import Topic
+from common.routes import TopicPartition
 from common.settings import load
 from deduplicator.frontiers.frontier_store import LoadedFrontiers
 from reo import check
@@ -89,3 +90,36 @@ def test_a_destination_that_is_gone_is_a_warning(monkeypatch: pytest.MonkeyPatch
     assert (found.level, found.about) == ("warning", f"frontier of {route.source_topic}")
     begins = {route.get_source(0): 0}
     assert found.seen == f"{frontier.BEGINS_AGAIN} {begins}"
+
+
+def test_partitions_are_listed_once_however_many_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Beside a service that runs: the frontiers of other topics of the group are left out."""
+    settings = load(GOOD)
+    (route,) = settings.build_routes()
+    source = Topic(route.source_topic, "id", 500, "source")
+    existing = {
+        name: Topic(name, "id", 500, "destination")
+        for name in (route.intermediate_topic, route.destination_topic)
+    }
+    state = RouteTopics(settings, None, None, {route: source}, {}, existing, 1)
+    copied = [route.get_intermediate(number) for number in range(500)]
+    frontiers = dict.fromkeys([*copied, TopicPartition("other", 0)], "a frontier")
+    group = SimpleNamespace(
+        name="g",
+        describe_members=lambda: Members("stable", {"worker": 500}),
+        list_frontiers=lambda: frontiers,
+    )
+    listed: list[Any] = []
+    checked: list[Any] = []
+    monkeypatch.setattr(frontier, "Group", lambda _: group)
+    monkeypatch.setattr(
+        frontier, "list_intermediate_partitions", lambda ready: listed.append(ready) or copied
+    )
+    monkeypatch.setattr(
+        frontier, "_check_source", lambda *given: checked.append(given[-1].keys()) or []
+    )
+    list(frontier.check_frontier(settings, state))
+    assert checked == [set(copied)]
+    assert len(listed) == 1

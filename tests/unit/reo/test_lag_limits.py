@@ -92,3 +92,20 @@ def test_the_status_says_that_what_waits_is_halted() -> None:
     before, now = (Snapshot(at_s, {}, partitions, {}, halted) for at_s in (0.0, 1.0))
     status = Status(before, now, Members("empty", {}), None)
     assert status.describe_progress() == f"all is copied{EXCEPT_HALTED}"
+
+
+def test_messages_name_some_of_many_partitions() -> None:
+    """Of 5,000 partitions that have not begun, or of 100 topics whose copies are gone."""
+    partitions = [
+        replace(progress(Lag(), frontier=None), source=TopicPartition("orders", number))
+        for number in range(20)
+    ]
+    some = ", ".join(f"orders-{number}" for number in range(8)) + " and 12 more"
+    before, now = (Snapshot(at_s, {}, partitions, {}) for at_s in (0.0, 1.0))
+    said = Status(before, now, Members("empty", {}), None).describe_progress()
+    assert said == f"the copy has not begun with {some}"
+    with pytest.raises(FrontierLost, match=f"has no frontier for {some}\\."):
+        check_limits(partitions, 0, None)
+    gone = [replace(row, gone_topic=f"copy{number:02}") for number, row in enumerate(partitions)]
+    with pytest.raises(DestinationTruncated, match=r"^copy00, .*copy07 and 12 more: deleted"):
+        check_limits(gone, 0, None)

@@ -26,3 +26,9 @@ def test_the_first_error_gives_the_exit_code(capsys: pytest.CaptureFixture[str])
     assert report.print_errors("cutover", []) == 0
     out, printed = capsys.readouterr()
     assert (out, printed) == ("", "reo cutover: no\nreo cutover: other records\n")
+
+
+def test_names_that_are_many_are_not_all_printed() -> None:
+    """In order, and how many more."""
+    assert report.join_names({"b", "a"}) == "a, b"
+    assert report.join_names(range(5000)) == "0, 1, 2, 3, 4, 5, 6, 7 and 4992 more"
