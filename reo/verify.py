@@ -220,14 +220,14 @@ def run_command(
                 settings, "reo verify --resume", "a store is read from its beginning"
             )
         resume_file.read()
+        resume_file.check_writable()
         permissions.check_permissions(source_pool.select_answering(settings), "verify")
         if wait_s:
             ends = wait_until_copied(settings, wait_s)
         verification = Verification(settings, resume_file, ends)
         results = _compare_with_bar(verification)
     except KeyboardInterrupt:
-        resume_file.write()
-        if resume:
+        if resume_file.write() and resume:
             notes = f"{resume} notes up to where the partitions are equal"
             interrupt.set_last_words(lambda: notes)
         raise

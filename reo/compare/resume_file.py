@@ -1,13 +1,16 @@
 """The file of `reo verify --resume FILE`: up to which offsets each partition was equal, and which
 topics were compared.
 
-The file is replaced as a whole, so a killed comparison leaves the previous one. When retention has
-deleted the remembered offset on either side, the partition is compared from its beginning.
-Partitions that are compared by key are read whole every time.
+The file is replaced as a whole, so a killed comparison leaves the previous one. It is written once
+before anything is compared; that it cannot be written later, as on a full disk, costs no result.
+When retention has deleted the remembered offset on either side, the partition is compared from its
+beginning. Partitions that are compared by key are read whole every time.
 """
 
 from __future__ import annotations
 
+import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -53,6 +56,7 @@ class ResumeFile:
 
     file: str | None
     content: Content = field(default_factory=lambda: Content(1, {}, {}))
+    has_warned: bool = False
 
     def read(self) -> None:
         """SettingsInvalid when the file cannot be read, or does not have this format. One that does
@@ -64,7 +68,7 @@ class ResumeFile:
             self.content = msgspec.json.decode(Path(self.file).read_bytes(), type=Content)
         except FileNotFoundError:
             return
-        except (OSError, msgspec.MsgspecError) as error:
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise SettingsInvalid(
                 f"--resume {self.file}: this is not a file that reo verify has written ({error})."
                 " Name another file, or delete it"
@@ -109,15 +113,36 @@ class ResumeFile:
                 *(result.common_start or (-1, -1)),
             )
 
-    def write(self) -> None:
+    def check_writable(self) -> None:
         """Replace the file; SettingsInvalid when that is not possible."""
+        if error := self._replace():
+            raise SettingsInvalid(f"--resume {self.file}: it cannot be written: {error}")
+
+    def write(self) -> bool:
+        """Replace the file. Where that is not possible any more it is said once, on standard error,
+        and the comparison goes on.
+        """
+        error = self._replace()
+        if error and not self.has_warned:
+            self.has_warned = True
+            print(
+                f"--resume {self.file}: it cannot be written any more: {error}. The comparison"
+                " goes on; what it finds from now on is not noted",
+                file=sys.stderr,
+                flush=True,
+            )
+        return not error
+
+    def _replace(self) -> str:
+        """Returns why it is not possible; empty when it is done."""
         if self.file is None:
-            return
+            return ""
         new_file = Path(f"{self.file}.new")
         try:
             new_file.write_bytes(msgspec.json.encode(self.content))
             new_file.replace(self.file)
         except OSError as error:
-            raise SettingsInvalid(
-                f"--resume {self.file}: it cannot be written: {error.strerror}"
-            ) from None
+            with suppress(OSError):
+                new_file.unlink()
+            return error.strerror or str(error)
+        return ""

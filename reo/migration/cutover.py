@@ -80,6 +80,7 @@ class Cutover:
         names = sorted({row.source.topic for row in started.partitions})
         self.moving.write_denial.look_up(names)
         prepare_steps(self.settings, started.sources, self.resume_file)
+        self.resume_file.check_writable()
         record = MoveRecord(self.settings, started.sources)
         ends = self.moving.read_ends()
         left_out = self.moving.find_left_out(ends, self.moving.find_groups(ends))
