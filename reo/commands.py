@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from reo.examples_parser import ExamplesParser
@@ -19,6 +19,8 @@ from reo.version import VERSION
 
 ALL_GROUPS = ".*"
 """The default of `reo cutover --groups`."""
+PORT_MAX = 65_535
+INTERVAL_MIN_S = 0.1
 
 
 def parse_pattern(text: str) -> str:
@@ -39,17 +41,38 @@ def parse_count(text: str) -> int:
     return int(text)
 
 
-def parse_seconds(text: str) -> float:
-    """A number of seconds, 0 or more."""
+def parse_number(text: str) -> int:
+    """A whole number, 1 or more."""
+    if not parse_count(text):
+        raise argparse.ArgumentTypeError(f"a whole number, 1 or more, is expected, not {text!r}")
+    return int(text)
+
+
+def parse_port(text: str) -> int:
+    """A TCP port, 0 for any that is free."""
+    if parse_count(text) > PORT_MAX:
+        raise argparse.ArgumentTypeError(f"a port is expected, at most {PORT_MAX}, not {text!r}")
+    return int(text)
+
+
+def parse_seconds(text: str, minimum: float = 0) -> float:
+    """A number of seconds, so many or more."""
     try:
         seconds = float(text)
     except ValueError:
         seconds = math.nan
-    if not 0 <= seconds < math.inf:
+    if not minimum <= seconds < math.inf:
         raise argparse.ArgumentTypeError(
-            f"a number of seconds, 0 or more, is expected, not {text!r}"
+            f"a number of seconds, {minimum:g} or more, is expected, not {text!r}"
         )
     return seconds
+
+
+def parse_interval(text: str) -> float:
+    """A number of seconds between two rounds of a command that repeats itself: not 0, with which it
+    would ask the clusters without a pause.
+    """
+    return parse_seconds(text, INTERVAL_MIN_S)
 
 
 Option = tuple[str, Mapping[str, Any]]
@@ -68,14 +91,22 @@ def build_flag(name: str, text: str, **arguments: Any) -> Option:
     return build_option(name, text, action="store_true", **arguments)
 
 
-def build_count(name: str, text: str, metavar: str = "N", **arguments: Any) -> Option:
+def build_count(
+    name: str,
+    text: str,
+    metavar: str = "N",
+    parse: Callable[[str], int] = parse_count,
+    **arguments: Any,
+) -> Option:
     """An option whose value is a whole number."""
-    return build_option(name, text, type=parse_count, metavar=metavar, **arguments)
+    return build_option(name, text, type=parse, metavar=metavar, **arguments)
 
 
-def build_duration(name: str, text: str, dest: str, **arguments: Any) -> Option:
+def build_duration(
+    name: str, text: str, dest: str, parse: Callable[[str], float] = parse_seconds, **arguments: Any
+) -> Option:
     """An option whose value is a time."""
-    return build_option(name, text, dest=dest, type=parse_seconds, metavar="SECONDS", **arguments)
+    return build_option(name, text, dest=dest, type=parse, metavar="SECONDS", **arguments)
 
 
 MODES = ("single", "failover")
@@ -173,7 +204,11 @@ COMMANDS = (
         (
             build_flag("--watch", "continue until it is interrupted"),
             build_duration(
-                "--every", "with --watch: how often (default 2)", "every_s", default=2.0
+                "--every",
+                "with --watch: how often (default 2)",
+                "every_s",
+                parse=parse_interval,
+                default=2.0,
             ),
         ),
     ),
@@ -199,9 +234,13 @@ COMMANDS = (
                 metavar="TOPIC",
             ),
             build_duration(
-                "--every", "how often it writes (default 1)", dest="every_s", default=1.0
+                "--every",
+                "how often it writes (default 1)",
+                "every_s",
+                parse=parse_interval,
+                default=1.0,
             ),
-            build_count("--port", "serve the age as a metric on this port"),
+            build_count("--port", "serve the age as a metric on this port", parse=parse_port),
         ),
     ),
     Command(
@@ -256,7 +295,12 @@ COMMANDS = (
                 "OFFSET",
                 dest="begin",
             ),
-            build_count("--count", "how many envelopes of each partition (default 10)", default=10),
+            build_count(
+                "--count",
+                "how many envelopes of each partition (default 10)",
+                parse=parse_number,
+                default=10,
+            ),
             build_flag("--records", "print the source records in them, too", dest="with_records"),
         ),
     ),
@@ -321,7 +365,12 @@ COMMANDS = (
                 metavar="REGEX",
                 type=parse_pattern,
             ),
-            build_duration("--interval", "again after so many seconds, until Ctrl-C", "interval_s"),
+            build_duration(
+                "--interval",
+                "again after so many seconds, until Ctrl-C",
+                "interval_s",
+                parse=parse_interval,
+            ),
         ),
     ),
     Command(

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
-from confluent_kafka import OFFSET_END, KafkaError, Message
+from confluent_kafka import OFFSET_END, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientTopicPartition
 from confluent_kafka.admin import AdminClient
 from prometheus_client import CollectorRegistry, Gauge, start_http_server
@@ -81,14 +81,15 @@ class Path:
 
     def write(self) -> None:
         """One heartbeat, without waiting for it. Raises what the source has refused before."""
-        if self.refused and self.refused.code() != KafkaError._MSG_TIMED_OUT:
-            raise translate(
-                self.refused, f"writing topic {self.route.source_topic} of the source cluster"
-            )
+        name = self.route.source_topic
         value = orjson.dumps({"sender": self.sender, "written_s": clock.monotonic()})
-        self.producer.produce(
-            self.route.source_topic, value, partition=0, on_delivery=self._on_delivery
-        )
+        try:
+            if self.refused and self.refused.code() != KafkaError._MSG_TIMED_OUT:
+                raise KafkaException(self.refused)
+            self.producer.produce(name, value, partition=0, on_delivery=self._on_delivery)
+        except KafkaException as failed:
+            doing = f"writing topic {name} of the source cluster"
+            raise translate(failed.args[0], doing) from None
         self.producer.poll(0)
 
     def _on_delivery(self, error: KafkaError | None, _: Message) -> None:
@@ -138,6 +139,18 @@ def find_route(settings: Settings, topic: str) -> Route:
     )
 
 
+def serve_age(port: int, address: str) -> None:
+    """On this port; SettingsInvalid when it cannot be opened."""
+    registry = CollectorRegistry()
+    registry.register(AGE)
+    try:
+        start_http_server(port, address, registry)
+    except OSError as error:
+        raise SettingsInvalid(
+            f"--port {port} of {address} cannot be opened ({error.strerror}): name a free one"
+        ) from None
+
+
 def run_command(
     settings: Settings, heartbeats: str, every_s: float, port: int | None, as_json: bool
 ) -> int:
@@ -147,9 +160,7 @@ def run_command(
     age = AGE.labels(heartbeats)
     age.set_function(lambda: path.age_s)
     if port is not None:
-        registry = CollectorRegistry()
-        registry.register(AGE)
-        start_http_server(port, settings.metrics.address or "0.0.0.0", registry)  # noqa: S104
+        serve_age(port, settings.metrics.address or "0.0.0.0")  # noqa: S104
     next_s = clock.monotonic()
     interrupt.set_normal_end()
     while True:
