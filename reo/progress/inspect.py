@@ -12,9 +12,12 @@ from contextlib import closing
 from itertools import islice
 from typing import Any
 
+from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient
+
 from common import source_pool
 from common.envelope import EnvelopeInvalid, EnvelopeRecord, read_records
-from common.errors import ForeignRecord, TopicMissing
+from common.errors import ForeignRecord, StageFailed, TopicMissing
 from common.kafka import partition_offsets, permissions, topics, visible_records
 from common.kafka.clients import create_admin_client, create_admin_clients, create_reader
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
@@ -39,7 +42,9 @@ def list_partitions(settings: Settings, partition: int | None) -> dict[TopicPart
     source_admin, client = create_admin_clients(settings)
     routes = topics.list_routes(settings, source_admin, settings.connect_timeout_s)
     names = [route.intermediate_topic for route in routes]
-    intermediate_topics = topics.describe(client, names)
+    intermediate_topics = topics.look_up(
+        settings.destination_cluster, client, names, settings.connect_timeout_s
+    )
     source_partitions = {
         route.get_intermediate(number): source_partition
         for route in routes
@@ -71,11 +76,28 @@ def read_rows(
     with closing(create_reader(settings.destination_cluster, settings)) as consumer:
         for tp, source_partition in source_partitions.items():
             first = max(begins[tp], ends[tp] - count if begin is None else begin)
-            if first < ends[tp]:
-                reading = visible_records.read_visible(consumer, {tp: first}, REQUEST_TIMEOUT_S)
-                with closing(reading) as records:
-                    for message in islice(records, count):
-                        yield describe_message(message, source_partition, with_records)
+            for message in _read(client, consumer, tp, range(first, ends[tp]), count):
+                yield describe_message(message, source_partition, with_records)
+
+
+def _read(
+    client: AdminClient, consumer: Consumer, tp: TopicPartition, offsets: range, count: int
+) -> Iterator[Consumed]:
+    """At most `count` records; those that stage two has deleted meanwhile are passed over."""
+    while offsets and count:
+        reading = visible_records.read_visible(consumer, {tp: offsets.start}, REQUEST_TIMEOUT_S)
+        try:
+            with closing(reading) as records:
+                for message in islice(records, count):
+                    yield message
+                    offsets, count = range(message.offset() + 1, offsets.stop), count - 1
+        except StageFailed:
+            begin = partition_offsets.list_beginning_offsets(client, [tp])[tp]
+            if begin <= offsets.start:
+                raise
+            offsets = range(begin, offsets.stop)
+        else:
+            return
 
 
 def describe_message(
@@ -123,12 +145,15 @@ def _describe_record(record: EnvelopeRecord) -> dict[str, Any]:
     }
 
 
-def format_text(rows: list[dict[str, Any]], names: Collection[str], with_records: bool) -> str:
+def format_text(
+    rows: list[dict[str, Any]], names: Collection[str], begin: int | None, with_records: bool
+) -> str:
     """A table of envelopes, or of the records in them, if there are any; then a line for each of
-    these topics that has none.
+    these topics that has none (from offset `begin` on).
     """
     empty = set(names).difference(row["topic"] for row in rows)
-    lines = [f"nothing on {name}: what is copied is deleted" for name in sorted(empty)]
+    why = ": what is copied is deleted" if begin is None else f" from offset {begin} on"
+    lines = [f"nothing on {name}{why}" for name in sorted(empty)]
     if with_records and rows:
         cells = [cells for row in rows for cells in _format_records(row)]
         lines.insert(0, format_table(RECORD_TITLES, cells))
@@ -201,5 +226,5 @@ def run_command(
             print_json(row)
     else:
         names = {tp.topic for tp in source_partitions}
-        print(format_text(rows, names, with_records))
+        print(format_text(rows, names, begin, with_records))
     return 0

@@ -7,11 +7,20 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+from confluent_kafka import TopicPartition as ClientTopicPartition
+
 from common.envelope import Head
+from common.kafka import partition_offsets
+from common.kafka.clients import create_admin_client
+from common.routes import TopicPartition
+from common.settings import load
+from reo.progress.inspect import read_rows as read_rows_now
 from tests.harness.commands import reo
 from tests.harness.copy_judge import Record
 from tests.harness.kafka import Clusters, make_record, make_records
 from tests.harness.recovery import add_source_offsets
+from tests.harness.service import build_environment
 from tests.harness.stage_one import RECORDS_MAX, build_record, wrap_records
 from tools.envelope_encoder import encode
 
@@ -21,7 +30,9 @@ EMPTY = Head("1d" * 8, EPOCH, 1, 9, 40, has_left_out=True)
 DAMAGED = encode(Head("1d" * 8, EPOCH, 1, 40, 41), [build_record(41, make_record(41))])[:-1]
 
 
-def test_envelopes_are_printed(clusters: Clusters, topic: str) -> None:
+def test_envelopes_are_printed(
+    clusters: Clusters, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each with what its head says, and with its records on demand, as text and as JSON; what is no
     envelope with the reason; from an offset on, of one partition, so many; nothing is changed.
     """
@@ -74,6 +85,7 @@ def test_envelopes_are_printed(clusters: Clusters, topic: str) -> None:
     assert [row["offset"] for row in in_full if "foreign" in row] == [5, 6], "one is damaged"
     check_text(clusters, topic)
     assert clusters.destination.end_offsets(f"{topic}-proxy") == before
+    check_purged(clusters, topic, monkeypatch)
 
 
 def write_everything(clusters: Clusters, topic: str, records: list[tuple[int, Record]]) -> None:
@@ -119,3 +131,17 @@ def check_text(clusters: Clusters, topic: str) -> None:
     ]
     assert "'key-1'" in in_full[0]
     assert "create" in in_full[0]
+
+
+def check_purged(clusters: Clusters, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stage two deletes records between the look at the beginnings and the read."""
+    settings = load(build_environment(clusters, topic, {}))
+    tp = TopicPartition(f"{topic}-proxy", 1)
+    bounds = partition_offsets.list_bounds(
+        create_admin_client(settings.destination_cluster, settings), [tp]
+    )
+    purged = ClientTopicPartition(*tp, 5)
+    clusters.destination.admin.delete_records([purged])[purged].result()
+    monkeypatch.setattr(partition_offsets, "list_bounds", lambda *_: bounds)
+    rows = read_rows_now(settings, {tp: 1}, None, 100, with_records=False)
+    assert [row["offset"] for row in rows] == [5, 6]
