@@ -25,7 +25,6 @@ EXAMPLES = {
     "destination.bootstrap_servers": "destination:9092",
 }
 """What the file of `reo config init` sets; everything else is a comment."""
-SECRET = "(secret)"  # noqa: S105  (printed instead of a secret)
 
 
 class SettingRow(NamedTuple):
@@ -63,7 +62,9 @@ def list_settings(settings: Settings) -> Iterator[SettingRow]:
             value = derived.get(setting.name, "")
             default += ", follows from others" if setting.name in derived else ""
         elif setting.kind == "secret":
-            value = SECRET
+            value = client_options.SHOWN
+        elif setting.kind == "object":
+            value = orjson.dumps(client_options.redact("", orjson.loads(value))).decode()
         origin = settings.given_by.get(setting.name, default)
         yield SettingRow(setting.name, value, str(origin))
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from common.settings.guarded_options import GUARDED, SPARK_OPTIONS_TABLE, Guard
 from common.settings.refusal import Refusal
@@ -22,8 +23,13 @@ ALLOW_UNSAFE = "allow_unsafe_options"
 NO_PROMISE = "reo does not promise an exact copy"
 SECRET = re.compile(
     r"(?i)secret|password|passphrase|token|jaas|credential|private|key\b|pem\b|sasl[.]oauthbearer[.]config"
+    r"|user[.]info"
 )
 """Names of options whose values are never shown."""
+SECRET_VALUE = re.compile(r"(?i)://[^/\s]*:[^/\s]*@|(password|secret|token)\w*\s*=")
+"""Those of other options: the address of a database, its libpq form, JAAS."""
+SHOWN = "(secret)"
+"""In place of a secret."""
 NAME = re.compile(r"[a-z][a-z0-9]*([._][a-z0-9]+)*")
 """Kafka's option names; no other name can be a variable in capitals."""
 SPARK_NAME = re.compile(r"spark(\.[A-Za-z0-9_/-]+)+")
@@ -132,6 +138,15 @@ def to_spark_options(options: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def redact(option: str, value: str) -> str:
-    """A value for display, without secrets."""
-    return "(secret)" if SECRET.search(option) else value
+def is_secret(option: str, value: object) -> bool:
+    """Whether the value must not be shown."""
+    return bool(SECRET.search(option) or SECRET_VALUE.search(str(value)))
+
+
+def redact(option: str, value: Any) -> Any:
+    """A value for display, without secrets; also a table of options, or a list."""
+    if isinstance(value, Mapping):
+        return {name: redact(name, inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [redact(option, inner) for inner in value]
+    return SHOWN if is_secret(option, value) else value

@@ -218,10 +218,9 @@ def _check_user_code(settings: Settings) -> Iterator[Refusal]:
             yield Refusal("{filter.function} names {name} {times} times", name=name, times=times)
         elif not isinstance(keywords.get(name, {}), dict):
             yield Refusal(
-                "{filter.function} {name} cannot be used: its {filter.options} are {given!r}, and"
-                " an object is expected",
+                "{filter.function} {name} cannot be used: an object is expected as its"
+                " {filter.options}",
                 name=name,
-                given=keywords[name],
             )
 
 

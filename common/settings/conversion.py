@@ -71,14 +71,15 @@ def _parse(setting: Setting, text: str) -> Value:
 
 
 def _parse_object(given: Any) -> str:
-    """A table of a settings file, or the text of a JSON object, as JSON; empty for an empty one."""
+    """A table of a settings file, or the text of a JSON object, as JSON; empty for an empty one.
+    No message repeats it: it may have a secret.
+    """
     try:
         value = given if isinstance(given, Mapping) else orjson.loads(str(given) or "{}")
         return orjson.dumps(dict(value.items())).decode() if value else ""
     except (ValueError, TypeError, AttributeError):
         raise ValueError(
-            'a JSON object like {"module:function": {"name": "value"}} is expected, not'
-            f" {str(given)[:60]!r}"
+            'a JSON object like {"module:function": {"name": "value"}} is expected'
         ) from None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import configparser
 import json
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,6 +19,8 @@ from dynaconf import Dynaconf
 ENCODING = "utf-8-sig"
 """With or without a byte order mark, which editors on Windows write."""
 NO_SECTION = "no section"
+QUOTED = re.compile(r"""(['"])(?!<|\\.\1).{2,}\1""")
+"""What YAML's parser and dynaconf repeat of a file; `<…>` is a kind of token."""
 
 
 def read_file(file: str) -> Mapping[str, Any]:
@@ -34,10 +37,30 @@ def read_file(file: str) -> Mapping[str, Any]:
             f"the name of a settings file must end with its format, one of {', '.join(PARSERS)}"
         )
     try:
-        tree: Mapping[str, Any] = PARSERS[path.suffix](path, content.decode(ENCODING))
+        tree = PARSERS[path.suffix](path, content.decode(ENCODING))
+    except AttributeError:  # dynaconf's, when YAML is no mapping
+        tree = None
     except Exception as unreadable:  # each of the parsers has exceptions of its own
-        raise ValueError(f"cannot be read: {unreadable}") from None
+        raise ValueError(f"cannot be read: {_describe(unreadable)}") from None
+    if not isinstance(tree, Mapping):
+        # what is wrong with a file is a ValueError
+        raise ValueError("names with values are expected, not one value or a list")  # noqa: TRY004
     return tree
+
+
+def _describe(error: Any) -> str:
+    """What a parser says, without what it repeats of the file: that may be a password."""
+    if isinstance(error, configparser.ParsingError):
+        lines = ", ".join(str(number - 1) for number, _ in error.errors)
+        return f"[section] or name = value is expected in line {lines}"
+    if isinstance(error, configparser.DuplicateOptionError):
+        return f"{error.option} is there twice, again in line {(error.lineno or 1) - 1}"
+    if isinstance(error, configparser.DuplicateSectionError):
+        return f"[{error.section}] is there twice, again in line {(error.lineno or 1) - 1}"
+    problem, mark = getattr(error, "problem", error), getattr(error, "problem_mark", None)
+    repeated, is_twice, _ = str(problem).partition(" with value ")
+    text = repeated if is_twice else QUOTED.sub("…", str(problem))
+    return f"{text} in line {mark.line + 1}" if mark else text
 
 
 def _read_yaml(path: Path, _: str) -> Mapping[str, Any]:

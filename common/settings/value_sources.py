@@ -109,7 +109,8 @@ def _add_file(file: str, tree: Mapping[str, Any], sources: Sources) -> None:
             ]
             sources.values["topics"] = Given(rules, Origin("[topics]", file))
         else:
-            where = f"{file}: unknown setting {name}"
+            # behind a space: a value, where `=` is forgotten in INI, and a password ends with one
+            where = f"{file}: unknown setting {name.partition(' ')[0]}"
             sources.errors[where] = f"{where}{_find_successor(name) or suggest(name, BY_NAME)}"
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from common.settings import client_options
 from common.settings.conversion import convert
 from common.settings.schema import BY_NAME, OPTION_TABLES
 
@@ -67,13 +68,17 @@ class ImportedSettings:
         """Give a setting the value that a key has in some form, or note how to give it when it is a
         secret; ValueError when the setting cannot have it.
         """
-        declared = BY_NAME.get(setting)
+        declared, option = BY_NAME.get(setting), client_options.split_name(setting)
         is_secret = declared is not None and declared.kind == "secret"
         if declared and is_secret and not self.with_secrets:
+            variable = f"{declared.environment[0]}, or name a file in {declared.file_variable}"
+        elif option and client_options.is_secret(option[1], value) and not self.with_secrets:
+            variable = client_options.get_variable(*option)
+        else:
+            variable = ""
+        if variable:
             self.note(
-                key,
-                f"secrets are not printed: set {declared.environment[0]}, or name a file in"
-                f" {declared.file_variable}; or import with --with-secrets",
+                key, f"secrets are not printed: set {variable}; or import with --with-secrets"
             )
         else:
             self.values[setting] = convert(declared, value) if declared and not is_secret else value

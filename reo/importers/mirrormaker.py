@@ -71,7 +71,7 @@ def import_settings(flow: Flow, with_secrets: bool = False) -> ImportedSettings:
     into = ImportedSettings("MirrorMaker 2", flow.properties, with_secrets, flow.names)
     for key, value in flow.properties.items():
         if REFERENCE.search(value) and not key.endswith("sasl.jaas.config"):
-            into.drop(re.escape(key), f"{value} is a reference, which reo does not resolve")
+            into.drop(re.escape(key), "its value is a reference, which reo does not resolve")
     for side, cluster in (("source", "source.cluster."), ("destination", "target.cluster.")):
         servers = into.left.pop(f"{cluster}bootstrap.servers", "")
         into.values[f"{side}.bootstrap_servers"] = ",".join(map(str.strip, servers.split(",")))
@@ -230,7 +230,7 @@ def _convert_consumer(into: ImportedSettings) -> None:
             elif option in guards and not guards[option].is_allowed(value):
                 into.note(key, f"not imported: {guards[option].reason}")
             else:
-                into.values[f"source.consumer_options.{option}"] = value
+                into.set(key, f"source.consumer_options.{option}", value)
 
 
 def _convert_producer(into: ImportedSettings) -> None:

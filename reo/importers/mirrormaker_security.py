@@ -26,6 +26,7 @@ CREDENTIALS = {
 """The property `sasl.oauthbearer.…` (KIP-1139), which wins, and the options of the login modules;
 those with `oauth.` are Strimzi's.
 """
+REFERENCE = re.compile(r"\$\{[^}]*\}")
 EXTENSION = "extension_"
 """What the options of SASL extensions begin with (KIP-342)."""
 P12_TO_PEM = (
@@ -89,8 +90,8 @@ def _convert_sasl(into: ImportedSettings, cluster: str, side: str) -> None:
         value = into.left.pop(key, "")
         if not value:
             key, value = jaas_key, next((jaas[option] for option in options if option in jaas), "")
-        if "${" in value:
-            into.note(key, f"{value} is a reference, which reo does not resolve: set {name}")
+        if REFERENCE.search(value):
+            into.note(key, f"its value is a reference, which reo does not resolve: set {name}")
         elif value:
             into.set(key, name, value)
 

@@ -99,6 +99,35 @@ def test_what_can_not_be_expressed_is_named(
 
 
 @pytest.mark.parametrize(
+    ("line", "variable"),
+    [
+        ("A.consumer.ssl.key.password = s3cret", "REO_SOURCE_CONSUMER_OPTIONS_SSL_KEY_PASSWORD"),
+        (
+            "A.consumer.ssl.keystore.password = s3cret",
+            "REO_SOURCE_CONSUMER_OPTIONS_SSL_KEYSTORE_PASSWORD",
+        ),
+        (
+            "A.consumer.basic.auth.user.info = me:s3cret",
+            "REO_SOURCE_CONSUMER_OPTIONS_BASIC_AUTH_USER_INFO",
+        ),
+        ('A.sasl.jaas.config = m required password="s3cret${x";', "REO_SOURCE_SASL_PASSWORD"),
+        ('A.sasl.jaas.config = m required password="${a}s3cret";', "set source.sasl_password"),
+        ("A.ssl.truststore.password = s3cret${a:b}", "its value is a reference"),
+    ],
+)
+def test_no_secret_is_in_a_note(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, line: str, variable: str
+) -> None:
+    """Not as a raw option of a client either, and not one that looks like a reference."""
+    secured = "A.security.protocol = SASL_SSL\nA.sasl.mechanism = PLAIN\n"
+    file, notes = import_text(
+        capsys, tmp_path, f"{SAMPLE}{secured}{line}\n", options=("--flow", "A->B")
+    )
+    assert variable in notes[line.partition(" ")[0]]
+    assert "s3cret" not in file + str(notes)
+
+
+@pytest.mark.parametrize(
     ("more", "key", "said", "is_enabled"),
     [
         ("exactly.once.source.support = enabled", "exactly.once.source.support", True, False),

@@ -17,7 +17,16 @@ SECRETS = {
     "REO_SOURCE_SASL_USERNAME": "alice",
     "REO_SOURCE_SASL_PASSWORD": "s3cr3t-one",
     "REO_SOURCE_CONSUMER_OPTIONS_SSL_KEY_PASSWORD": "s3cr3t-two",
-    "REO_DESTINATION_PRODUCER_OPTIONS_SSL_KEY_PEM": "s3cr3t-three",
+    "REO_INTERMEDIATE_CONSUMER_OPTIONS_SSL_KEY_PEM": "s3cr3t-three",
+    "REO_SOURCE_CONSUMER_OPTIONS_BASIC_AUTH_USER_INFO": "me:s3cr3t-four",
+    "REO_DESTINATION_CLASS": "deduplicator.postgresql:PostgresqlStore",
+    "REO_DESTINATION_CONNECTION": "host=db password=s3cr3t-five",
+    "REO_DESTINATION_OPTIONS": (
+        '{"schema": "shown", "http": {"api_token": "s3cr3t-six", "proxies": ["http://u:s3cr3t@p"]},'
+        ' "dsn": "host=db password=s3cr3t-seven"}'
+    ),
+    "REO_FILTER_FUNCTION": "some:function",
+    "REO_FILTER_OPTIONS": '{"some:function": {"password": "s3cr3t-eight", "limit": 7}}',
 }
 
 
@@ -104,8 +113,10 @@ def test_no_secret_is_shown(
     """Settings and raw options: that there is one and what gave it, not more."""
     printed = run_config_show(monkeypatch, capsys, GOOD | SECRETS, *arguments)
     assert "s3cr3t" not in printed
-    assert printed.count("(secret)") == 3
+    assert printed.count("(secret)") == 9
     assert "REO_SOURCE_SASL_PASSWORD" in printed
+    for kept in ('"schema":"shown"', '"limit":7'):
+        assert kept in printed.replace("\\", "")
 
 
 def test_wrong_settings_are_refused(

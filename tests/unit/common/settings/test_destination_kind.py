@@ -55,7 +55,10 @@ SEVERAL = {"REO_SOURCE_TOPIC": "", "REO_APPLICATION": "a"}
                 ("REO_DESTINATION_GUARANTEE", "at-least-once"),
             )
         ),
-        ({"REO_DESTINATION_OPTIONS": "a=1"}, "REO_DESTINATION_OPTIONS: a JSON object like"),
+        (
+            {"REO_DESTINATION_OPTIONS": "password=s3cret"},
+            "REO_DESTINATION_OPTIONS: a JSON object like",
+        ),
     ],
 )
 def test_what_does_not_go_with_a_class_is_refused(changes: dict[str, str], words: str) -> None:

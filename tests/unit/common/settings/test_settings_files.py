@@ -141,6 +141,46 @@ def test_a_key_that_is_there_twice_is_refused(tmp_path: Path, suffix: str, conte
 
 
 @pytest.mark.parametrize(
+    ("suffix", "content"),
+    [(".json", "[1]"), (".json", "5"), (".json", "null"), (".yaml", "- a\n"), (".yaml", "5\n")],
+)
+def test_a_file_without_names_is_refused(tmp_path: Path, suffix: str, content: str) -> None:
+    """It is read, and sets nothing."""
+    file = tmp_path / f"reo{suffix}"
+    file.write_text(content)
+    assert f"{file}: names with values are expected" in read_refusal(ADDRESSES, str(file))
+
+
+@pytest.mark.parametrize(
+    ("suffix", "content", "words"),
+    [
+        (".ini", "[source]\nsasl_password s3cret\n", "is expected in line 2"),
+        (".ini", "[source]\nsasl_password czNjcmV0s3cret==\n", "setting source.sasl_password"),
+        (".ini", "[source]\nsasl_password=a\nsasl_password=s3cret\n", "again in line 3"),
+        (".yaml", "source:\n  sasl_password: *s3cret\n", "found undefined alias … in line 2"),
+        (".yaml", "source:\n  sasl_password: !s3cret\n", "for the tag … in line 2"),
+        (
+            ".yaml",
+            "source:\n  sasl_password: a\n  sasl_password: s3cret\n",
+            'duplicate key "sasl_password" in line 3',
+        ),
+        (".yaml", "source:\n  sasl_password: '@int s3cret'\n", "Cannot convert …"),
+        (".json", '{"source": {"sasl_password" "s3cret"}}', "line 1 column 29"),
+        (".toml", "[source]\nsasl_password s3cret\n", "line 2, column 15"),
+    ],
+)
+def test_what_cannot_be_read_is_not_repeated(
+    tmp_path: Path, suffix: str, content: str, words: str
+) -> None:
+    """It may be the password: the message has the place."""
+    file = tmp_path / f"reo{suffix}"
+    file.write_text(content)
+    message = read_refusal(ADDRESSES, str(file))
+    assert words in message
+    assert "s3cret" not in message
+
+
+@pytest.mark.parametrize(
     ("suffix", "content", "words"),
     [
         (".toml", "[source]\ntopic = 5\n", "source.topic: a text is expected, not '5'"),
