@@ -33,7 +33,7 @@ from common.routes import TopicPartition
 VERSION = 2
 READABLE_VERSIONS = (1, 2)
 BYTES_MAX = 4095
-DECODED_MAX = 4096
+DECODED_MAX = 16_384
 """Frontiers that are kept decoded: the commits of quiet partitions are read again and again."""
 TIME_MS_END = 253_402_300_800_000
 """The year 10000, which no calendar of Python's has."""
