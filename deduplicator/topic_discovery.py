@@ -36,9 +36,10 @@ class TopicDiscovery:
             clock.start_thread(self._run, "topic discovery")
 
     def find_new_routes(self, known: Iterable[Route]) -> set[Route]:
-        """The routes that are not known yet; raises the error that ended the thread."""
-        if self.error is not None:
-            raise self.error
+        """The routes that are not known yet; raises the error that the thread has met, once."""
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
         return self.routes - set(known)
 
     def close(self) -> None:
@@ -51,10 +52,8 @@ class TopicDiscovery:
             settings = self.settings.leave_out(self.halted.topics)
             try:
                 if not self.routes.issuperset(topics.describe_sources(settings, client)):
-                    self.routes.update(topic_creation.prepare_topics(settings))
+                    self.routes.update(topic_creation.prepare_topics(settings, known=self.routes))
             except ClusterUnreachable as unreachable:
                 log.warning("topics that match a pattern cannot be discovered now: %s", unreachable)
-            # the loop raises it: without this thread, new topics would silently not be copied
-            except Exception as failed:
+            except Exception as failed:  # the loop raises it
                 self.error = failed
-                return

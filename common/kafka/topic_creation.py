@@ -10,7 +10,7 @@ the service may call it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Container
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +18,8 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from common import clock
-from common.errors import StageFailed, TopicMissing
+from common.errors import TopicMissing
 from common.kafka import copied_configs, topic_fitness, topics
-from common.kafka.client_errors import translate
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_for_change
 from common.kafka.copied_configs import Entries
 from common.kafka.route_topics import RouteTopics, load_route_topics
@@ -34,29 +33,41 @@ AGAIN_S = 2.0
 
 
 def prepare_topics(
-    settings: Settings, beat: Callable[[], None] = lambda: None
+    settings: Settings,
+    beat: Callable[[], None] = lambda: None,
+    known: Container[Route] = (),
 ) -> dict[Route, Topic]:
     """Create or extend missing topics, refuse topics that do not allow an exact copy, and return
-    the routes with their source topics. `beat` is called for each topic: many take long.
+    the routes with their source topics. `beat` is called for each topic: many take long. Routes
+    that are `known` are prepared already.
     """
-    return create_missing(load_route_topics(settings), beat)
+    return create_missing(load_route_topics(settings), beat, known)
 
 
 def create_missing(
-    state: RouteTopics, beat: Callable[[], None] = lambda: None
+    state: RouteTopics,
+    beat: Callable[[], None] = lambda: None,
+    known: Container[Route] = (),
 ) -> dict[Route, Topic]:
-    """The same, for topics that were described just now; again when one was deleted since."""
+    """The same, for topics that were described just now; again when one was deleted since. Its
+    TopicMissing after `connect_timeout_s`.
+    """
+    deadline = clock.monotonic() + state.settings.connect_timeout_s
     while True:
         try:
-            return _create_missing(state, beat)
+            return _create_missing(state, beat, known)
         except TopicMissing as missing:  # a source topic is named when they are described again
+            if clock.monotonic() > deadline:
+                raise
             log.info("a topic was deleted just now: %s", missing)
             beat()
             clock.sleep(AGAIN_S)
             state = load_route_topics(state.settings)
 
 
-def _create_missing(state: RouteTopics, beat: Callable[[], None]) -> dict[Route, Topic]:
+def _create_missing(
+    state: RouteTopics, beat: Callable[[], None], known: Container[Route]
+) -> dict[Route, Topic]:
     for cycle in topic_fitness.find_cycles(state.sources, state.existing):
         raise cycle
     for overlap in topic_fitness.find_overlaps(state.sources, state.names):
@@ -66,6 +77,8 @@ def _create_missing(state: RouteTopics, beat: Callable[[], None]) -> dict[Route,
         for name, routes in state.group_by_destination().items()
     }
     for route in state.sources:
+        if route in known:
+            continue
         beat()
         _create_route_topics(state, route, partitions[route.destination_topic])
     for name in state.parked:
@@ -207,10 +220,6 @@ class TopicCreator:
             except KafkaException as failed:
                 if failed.args[0].code() == is_done:
                     return False
-                error = translate(failed.args[0], doing)
-                if isinstance(error, TopicMissing):
-                    # since it was described; the next start creates it
-                    raise StageFailed(str(error)) from None
                 raise
             return True
 

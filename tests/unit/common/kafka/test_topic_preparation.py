@@ -17,6 +17,7 @@ from common.kafka import route_topics, topic_creation, topics
 from common.kafka.copied_configs import ENVELOPE_EXTRA_BYTES, LIMIT
 from common.kafka.route_topics import RouteTopics
 from common.kafka.topics import Topic
+from common.routes import Route
 from common.settings import Settings, load
 from reo.checks.topics import check_group_size, check_topics
 from tests.unit.common.settings.test_settings import GOOD
@@ -53,7 +54,8 @@ def test_a_topic_of_the_destination_that_is_deleted_is_created_again(
     """It was there when the topics were listed, and is gone when its configuration is read: they
     are listed again, which names a source topic that is gone.
     """
-    with_it, without_it = SimpleNamespace(settings=None), SimpleNamespace(settings=None)
+    settings = load(GOOD)
+    with_it, without_it = SimpleNamespace(settings=settings), SimpleNamespace(settings=settings)
     listed: list[Any] = [with_it, without_it, TopicMissing("orders does not exist")]
 
     def load_route_topics(_: object) -> Any:
@@ -62,7 +64,7 @@ def test_a_topic_of_the_destination_that_is_deleted_is_created_again(
             raise state
         return state
 
-    def create_missing(state: object, _: object) -> Any:
+    def create_missing(state: object, *_: object) -> Any:
         if state is without_it:
             return {}
         raise TopicMissing("reading the configuration of topic copy-proxy")
@@ -70,11 +72,37 @@ def test_a_topic_of_the_destination_that_is_deleted_is_created_again(
     monkeypatch.setattr(topic_creation, "load_route_topics", load_route_topics)
     monkeypatch.setattr(topic_creation, "_create_missing", create_missing)
     monkeypatch.setattr(clock, "sleep", lambda _: None)
-    settings = cast(Any, None)
     assert topic_creation.prepare_topics(settings) == {}
     listed.insert(0, with_it)
     with pytest.raises(TopicMissing, match="orders does not exist"):
         topic_creation.prepare_topics(settings)
+    listed += [with_it] * 100
+    now_s = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now_s
+        now_s += seconds
+
+    monkeypatch.setattr(clock, "sleep", sleep)
+    monkeypatch.setattr(clock, "monotonic", lambda: now_s)
+    with pytest.raises(TopicMissing, match="reading the configuration"):
+        topic_creation.prepare_topics(settings)
+    assert settings.connect_timeout_s < now_s <= settings.connect_timeout_s + 2
+
+
+def test_routes_that_are_prepared_are_not_prepared_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 1,000 topics, one that appears costs a few requests."""
+    state = describe_topics(load(GOOD), 1, 1)
+    (route,) = state.sources
+    prepared: list[Route] = []
+    monkeypatch.setattr(topic_creation, "load_route_topics", lambda _: state)
+    monkeypatch.setattr(topic_creation, "prepare_topic", lambda *_: None)
+    monkeypatch.setattr(
+        topic_creation, "_create_route_topics", lambda _, one, __: prepared.append(one)
+    )
+    for known in ((), {route}):
+        assert topic_creation.prepare_topics(state.settings, known=known) == state.sources
+    assert prepared == [route]
 
 
 def describe_topics(settings: Settings, partitions: int, brokers: int) -> RouteTopics:
