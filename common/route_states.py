@@ -36,7 +36,6 @@ from common.errors import (
     ReoError,
     ServiceRuns,
     Stop,
-    TopicMissing,
     replace_surrogates,
 )
 from common.kafka import partition_offsets
@@ -159,17 +158,12 @@ class RouteStates(ConsumerGroup):
         return states
 
     def write(self, states: Mapping[str, RouteState]) -> None:
-        """Commit states; TopicMissing while an intermediate topic does not exist."""
-        try:
-            self.commit(
-                {TopicPartition(topic, 0): Commit(0, one.encode()) for topic, one in states.items()}
-            )
-        except TopicMissing:
-            raise TopicMissing(
-                f"one of the intermediate topics {', '.join(sorted(states))} does not exist:"
-                " nothing of its source topic was copied yet",
-                "Start the service once, or leave the topic out of what is copied",
-            ) from None
+        """Commit states; TopicMissing when an intermediate topic does not exist: those of the
+        others are committed.
+        """
+        self.commit(
+            {TopicPartition(topic, 0): Commit(0, one.encode()) for topic, one in states.items()}
+        )
 
     def build_busy_error(self) -> ReoError:
         """Nobody of reo's joins it."""
@@ -213,8 +207,8 @@ class HaltedRoutes:
         self.can_stop = settings.on_stop == "route"
         self.routes: dict[str, Route] = {}
         """Those that are asked for, by intermediate topic."""
-        self.unwritten: dict[str, RouteState] = {}
-        """Those of routes that this process has stopped, until they were read."""
+        self.stopped: dict[str, RouteState] = {}
+        """Those of routes that this process has stopped, by intermediate topic."""
         self.probe = Probe[dict[str, RouteState]](self._ask, {}, PATIENCE_S)
 
     def start(self, routes: Iterable[Route], on_waiting: Callable[[], object]) -> None:
@@ -239,7 +233,7 @@ class HaltedRoutes:
     @property
     def known(self) -> dict[str, RouteState]:
         """The states by intermediate topic, as far as they are known."""
-        return self.probe.answer | self.unwritten
+        return self.probe.answer | _list_newer(self.stopped, self.probe.answer)
 
     @property
     def topics(self) -> frozenset[str]:
@@ -250,6 +244,11 @@ class HaltedRoutes:
     def halted(self) -> dict[str, RouteState]:
         """The routes that are halted, by source topic."""
         return list_halted(self.known, self.routes.values())
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the destination has answered lately."""
+        return self.probe.has_answered
 
     def stop(self, error: Stop) -> None:
         """Halt the route that this error is of. Raises it when the whole service has to end: it is
@@ -285,7 +284,7 @@ class HaltedRoutes:
             names,
             extra={"facts": {"error": type(error).__name__, "exit_code": error.exit_code}},
         )
-        self.unwritten.update(dict.fromkeys(new, state))
+        self.stopped.update(dict.fromkeys(new, state))
         self.probe.wake()
 
     def report(self) -> None:
@@ -299,18 +298,20 @@ class HaltedRoutes:
         self.probe.close()
 
     def _ask(self) -> dict[str, RouteState]:
-        for topic, state in dict(self.unwritten).items():
-            if self.probe.answer.get(topic) == state:
-                del self.unwritten[topic]
-        if self.unwritten:
-            self.states.write(dict(self.unwritten))
         states = self.states.read(self.routes)
-        newer = {
-            topic: state
-            for topic, state in self.probe.answer.items()
-            if topic not in states or states[topic].at_ms < state.at_ms
-        }
+        newer = _list_newer(self.known, states)
         if newer:
             with suppress(ReoError):  # its topic may be gone, too
                 self.states.write(newer)
         return states | newer
+
+
+def _list_newer(
+    states: Mapping[str, RouteState], others: Mapping[str, RouteState]
+) -> dict[str, RouteState]:
+    """Those that are newer than the others, or not among them."""
+    return {
+        topic: state
+        for topic, state in states.items()
+        if topic not in others or others[topic].at_ms < state.at_ms
+    }

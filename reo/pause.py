@@ -29,6 +29,7 @@ def _set_states(settings: Settings, names: list[str], kind: Kind) -> int:
     settings = source_pool.select_answering(settings)
     permissions.check_permissions(settings, "pause")
     routes = _select_routes(settings, names)
+    _check_topics(settings, routes, kind)
     states = RouteStates(settings)
     before = states.read(route.intermediate_topic for route in routes)
     new = RouteState(kind, find_next_ms(before.values()), describe_user())
@@ -38,14 +39,7 @@ def _set_states(settings: Settings, names: list[str], kind: Kind) -> int:
         for topic in (route.intermediate_topic for route in routes)
         if topic not in before or before[topic].kind != kind
     }
-    try:
-        states.write(changed)
-    except TopicMissing:
-        if kind != "running":
-            raise
-        # lost while it was paused, and the service creates it when it is resumed
-        topic_creation.create_intermediate_topics(settings, routes)
-        states.write(changed)
+    states.write(changed)
     never_halted = RouteState("running", 0, "")
     for route in routes:
         state = before.get(route.intermediate_topic, never_halted)
@@ -55,6 +49,23 @@ def _set_states(settings: Settings, names: list[str], kind: Kind) -> int:
             was = f" (it was {state})" if state.is_halted else ""
             print(f"{route.source_topic}: {kind}{was}; the service follows in about two seconds")
     return 0
+
+
+def _check_topics(settings: Settings, routes: list[Route], kind: Kind) -> None:
+    """TopicMissing while one of the intermediate topics does not exist: no offset can be committed
+    for it. One that was lost while its route was halted is created: the service does not.
+    """
+    admin = create_admin_client(settings.destination_cluster, settings)
+    names = {route.intermediate_topic: route.source_topic for route in routes}
+    missing = names.keys() - topics.look_up(settings.destination_cluster, admin, names).keys()
+    if missing and kind == "running":
+        topic_creation.create_intermediate_topics(settings, routes)
+    elif missing:
+        raise TopicMissing(
+            f"the intermediate topic {min(missing)} does not exist: nothing of its source topic"
+            f" {names[min(missing)]} was copied yet",
+            "Start the service once, or leave the topic out of what is copied",
+        )
 
 
 def _select_routes(settings: Settings, names: list[str]) -> list[Route]:

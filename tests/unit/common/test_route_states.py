@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from common import route_states
-from common.errors import ForeignRecord, SourceTruncated, Stop, TopicsUnfit, of_topic
+from common.errors import ForeignRecord, SourceTruncated, Stop, TopicMissing, TopicsUnfit, of_topic
 from common.route_states import (
     TEXT_LENGTH_MAX,
     HaltedRoutes,
@@ -88,6 +88,46 @@ def test_a_process_that_stood_still_does_not_pause_again(monkeypatch: pytest.Mon
     for one in (informed, stale):
         one.probe.run_once()
         assert not one.topics
+
+
+def test_two_processes_stop_a_route_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each knows its own stop. The group takes the later one, both follow it, and a resume ends it
+    for both.
+    """
+    one, other = (create(monkeypatch, "route") for _ in range(2))
+    other.states = one.states
+    for halted in (one, other):
+        halted.stop(TopicsUnfit("LogAppendTime", topic="a"))
+    one.stopped["copy-a-proxy"] = one.stopped["copy-a-proxy"]._replace(by="one", at_ms=1000)
+    other.stopped["copy-a-proxy"] = one.stopped["copy-a-proxy"]._replace(by="other", at_ms=1004)
+    for _ in range(3):
+        for halted in (one, other):
+            halted.probe.run_once()
+    assert one.known == other.known == one.states.read({"copy-a-proxy"})
+    assert one.known["copy-a-proxy"].at_ms == 1004
+    one.states.write({"copy-a-proxy": RouteState("running", 5000, "somebody")})
+    for _ in range(2):
+        for halted in (one, other):
+            halted.probe.run_once()
+            assert not halted.topics
+    assert one.states.read({"copy-a-proxy"})["copy-a-proxy"].kind == "running"
+
+
+def test_a_stop_that_cannot_be_written_does_not_hide_other_states(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its intermediate topic is gone with its source: another topic is resumed all the same."""
+    halted = create(monkeypatch, "route", b=PAUSED)
+    halted.stop(TopicMissing("deleted", topic="a"))
+
+    def write(_: object) -> None:
+        raise TopicMissing("committing the offsets")
+
+    states = cast(Any, halted.states)
+    states.states["copy-b-proxy"] = RouteState("running", 9, "somebody")
+    monkeypatch.setattr(states, "write", write)
+    halted.probe.run_once()
+    assert halted.halted.keys() == {"a"}
 
 
 def test_a_new_state_is_newer_whatever_the_clocks_say() -> None:
