@@ -296,11 +296,16 @@ class Stage:
             if self.planner.has_switched:
                 return "switched"
             event = self._evaluate_run(watch)
-            if event is not None and (event != "grown" or self.planner.is_prepared(watch.settings)):
+            if event is not None and (event != "grown" or self._is_prepared(watch)):
                 return event
             # `run.find_end_event` handles a failed query
             with contextlib.suppress(StreamingQueryException):
                 query.awaitTermination(WATCH_S)
+
+    def _is_prepared(self, watch: Watch) -> bool:
+        """Whether a new run can begin at once with all that the source has now."""
+        now = watch.last_snapshot
+        return now is not None and self.planner.is_prepared(watch.plan, now.sources)
 
     def _evaluate_run(self, watch: Watch) -> Event | None:
         """Take one snapshot and evaluate it; None while a cluster does not answer."""
@@ -323,10 +328,10 @@ class Stage:
         return event
 
     def _report_readiness(self, event: Event | None, watch: Watch) -> None:
-        """Ready: both clusters have just answered, and every partition makes progress or has
-        nothing to copy.
+        """Ready: both clusters have just answered, and every partition of the run makes progress or
+        has nothing to copy.
         """
-        if event is None and self.state == "running" and watch.is_progressing():
+        if event in (None, "grown") and self.state == "running" and watch.is_progressing():
             self.liveness.set_ready()
         else:
             self.liveness.report_waiting("spark" if self.state == "running" else "stage two")

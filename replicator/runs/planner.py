@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, suppress
+from dataclasses import replace
 
 from common import clock, source_pool
 from common.errors import (
@@ -83,6 +84,8 @@ class Planner:
         self.last_sources: dict[Route, Topic] = {}
         """The source topics of the previous plan."""
         self.logged_at_s = 0.0
+        self.prepare_again_at_s = 0.0
+        """When a run prepares again what appears while it lives."""
 
     def plan(self) -> Plan | None:
         """The plan of the next run; None when the process is asked to stop while it waits. Another
@@ -142,25 +145,40 @@ class Planner:
         """No route is to be copied: there is certainly nothing to do."""
         log.info("%s: waiting for `reo resume`", describe_halted(self.halted.halted))
         self.liveness.lag.keep_only(())
+        list_again_at_s = clock.monotonic() + PREPARE_AGAIN_S
         while not self.stopping() and not self.has_switched:
             self.halted.report()
-            self.liveness.set_ready()
+            if self.halted.is_answered:
+                self.liveness.set_ready()
+            else:
+                self.liveness.report_waiting("clusters")
             clock.sleep(PAUSE_S)
+            if clock.monotonic() > list_again_at_s:
+                list_again_at_s = clock.monotonic() + PREPARE_AGAIN_S
+                with suppress(ClusterUnreachable):
+                    if topics.list_routes(self.settings, self.clients.source_admin):
+                        return
 
-    def is_prepared(self, settings: Settings) -> bool:
-        """Create what the topics and partitions that have appeared need; whether stage two has
-        committed a frontier for each of them. Until then the present run need not end. `settings`
-        are those of its plan.
+    def is_prepared(self, plan: Plan, now: Mapping[Route, Topic]) -> bool:
+        """Whether stage two has committed a frontier for each partition that the source topics have
+        now and that this plan has not. Until then the run of the plan need not end. Creates what
+        they need, every PREPARE_AGAIN_S.
         """
-        try:
-            prepared = topic_creation.prepare_topics(settings, self.liveness.beat)
-        except ClusterUnreachable as silent:
-            log.warning("new topics or partitions cannot be prepared now: %s", silent)
-            return False
-        except Stop:  # the next plan repairs or names it
-            return True
-        partitions = topics.map_source_partitions(prepared)
-        missing = partitions.keys() - self.try_read_commits(partitions).keys()
+        self.halted.add(now)
+        if clock.monotonic() > self.prepare_again_at_s:
+            self.prepare_again_at_s = clock.monotonic() + PREPARE_AGAIN_S
+            timeout_s = min(plan.settings.connect_timeout_s, int(REQUEST_TIMEOUT_S))
+            known = [route for route, source in now.items() if plan.sources.get(route) == source]
+            try:
+                topic_creation.prepare_topics(
+                    replace(plan.settings, connect_timeout_s=timeout_s), self.liveness.beat, known
+                )
+            except ClusterUnreachable as silent:
+                log.warning("new topics or partitions cannot be prepared now: %s", silent)
+            except Stop:  # the next plan repairs or names it
+                return True
+        new = topics.map_source_partitions(now).keys() - plan.start_offsets.keys()
+        missing = new - self.try_read_commits(new).keys()
         if missing:
             self._log_waiting(sorted(missing), {})
         return not missing

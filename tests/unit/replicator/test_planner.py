@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from common import source_pool
+from common import clock, source_pool
 from common.errors import (
     AccessRefused,
     ClusterUnreachable,
@@ -20,10 +20,13 @@ from common.errors import (
     TopicMissing,
 )
 from common.kafka import permissions, topic_creation, topics
+from common.kafka.topics import Topic
 from common.liveness import Liveness
-from common.routes import TopicPartition
+from common.routes import Route, TopicPartition
+from common.settings import Settings, load
 from replicator.runs.planner import Planner
 from tests.harness.stage_without_engine import NONE_HALTED
+from tests.unit.common.settings.test_settings import GOOD
 
 TP = TopicPartition("orders-proxy", 0)
 
@@ -36,7 +39,7 @@ def create_planner(select_source: Callable[..., Any]) -> Planner:
         stop_at_end=True,
     )
     clients = SimpleNamespace(
-        use_source=lambda _: None, empty_envelopes=None, destination_admin=None
+        use_source=lambda _: None, empty_envelopes=None, destination_admin=None, source_admin=None
     )
     return Planner(
         cast(Any, settings),
@@ -53,26 +56,84 @@ def create_planner(select_source: Callable[..., Any]) -> Planner:
     [
         ({TP: TP}, {TP}, True),
         ({TP: TP}, set(), False),
-        (ClusterUnreachable("no answer"), {TP}, False),
+        (ClusterUnreachable("no answer"), {TP}, True),
+        (ClusterUnreachable("no answer"), set(), False),
         (TopicMissing("deleted just now"), set(), True),
     ],
-    ids=["frontiers", "no frontier yet", "silence", "an error that the next plan names"],
+    ids=["frontiers", "no frontier", "prepared by stage two", "silence", "the next plan names it"],
 )
 def test_a_run_goes_on_until_what_is_new_has_frontiers(
     monkeypatch: pytest.MonkeyPatch, prepare: Any, committed: set[TopicPartition], is_prepared: bool
 ) -> None:
-    """The topics are prepared first: stage two needs them."""
+    """The topics are prepared first: stage two needs them. Only what is new is prepared, every five
+    seconds, and its state is asked for, because who has paused it gets no frontier.
+    """
+    known: list[Any] = []
+    added: list[Any] = []
 
-    def prepare_topics(*_: object) -> Any:
+    def prepare_topics(settings: Settings, _: object, prepared: Any) -> Any:
+        assert settings.connect_timeout_s == 10, "the run is not watched meanwhile"
+        known.append(prepared)
         if isinstance(prepare, Exception):
             raise prepare
-        return prepare
 
+    old, new = Route("old", "old", "old-proxy"), Route(TP.topic, TP.topic, TP.topic)
+    now = {old: Topic("old", "id", 1, "source"), new: Topic(TP.topic, "id", 1, "source")}
+    plan: Any = SimpleNamespace(
+        settings=load(GOOD | {"REO_CONNECT_TIMEOUT_S": "60"}),
+        sources={old: now[old]},
+        start_offsets={TopicPartition("old-proxy", 0): 0},
+    )
     planner = create_planner(lambda: None)
+    planner.halted = cast(Any, SimpleNamespace(add=added.append))
     monkeypatch.setattr(topic_creation, "prepare_topics", prepare_topics)
-    monkeypatch.setattr(topics, "map_source_partitions", lambda prepared: prepared)
-    monkeypatch.setattr(planner, "try_read_commits", lambda _: dict.fromkeys(committed))
-    assert planner.is_prepared(cast(Any, None)) is is_prepared
+    monkeypatch.setattr(planner, "try_read_commits", lambda asked: dict.fromkeys(asked & committed))
+    for _ in range(3):
+        assert planner.is_prepared(plan, now) is is_prepared
+        if isinstance(prepare, TopicMissing):
+            planner.prepare_again_at_s = 0.0
+    assert added == [now] * 3
+    assert known == [[old]] * (3 if isinstance(prepare, TopicMissing) else 1)
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_a_topic_that_appears_while_all_are_paused_is_copied(
+    monkeypatch: pytest.MonkeyPatch, is_answered: bool
+) -> None:
+    """Every five seconds the source is asked for topics; a cluster that does not answer is waited
+    for. Stage one is ready only when the destination answers.
+    """
+    now_s, ready, asked = 1000.0, 0, 0
+    planner = create_planner(lambda: None)
+    planner.halted = cast(
+        Any,
+        SimpleNamespace(
+            topics=frozenset(), halted={}, report=lambda: None, is_answered=is_answered
+        ),
+    )
+
+    def sleep(seconds: float) -> None:
+        nonlocal now_s
+        now_s += seconds
+
+    def list_routes(*_: object) -> list[Any]:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            raise ClusterUnreachable("no answer")
+        return [] if asked == 2 else ["a route"]
+
+    def set_ready() -> None:
+        nonlocal ready
+        ready += 1
+
+    monkeypatch.setattr(clock, "sleep", sleep)
+    monkeypatch.setattr(clock, "monotonic", lambda: now_s)
+    monkeypatch.setattr(topics, "list_routes", list_routes)
+    monkeypatch.setattr(planner.liveness, "set_ready", set_ready)
+    planner._wait_for_resume()
+    assert (asked, bool(ready)) == (3, is_answered)
+    assert 1015 <= now_s < 1016
 
 
 def plan_with(
