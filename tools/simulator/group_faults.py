@@ -83,9 +83,9 @@ def _pause_topic(injector: FaultInjector, generator: random.Random, _: Child | N
     topic = system.choose_route(generator).source_topic
     if system.plan.stop_at_end:
         injector.allowed_exit_codes.add(LagsBehind.exit_code)
-    seconds = generator.choice((0.5, 5.0, 30.0)) * generator.uniform(0.5, 1.5)
+    seconds = generator.choice((0.0, 0.5, 5.0, 30.0)) * generator.uniform(0.5, 1.5)
     system.schedule.start(Process("operator"), lambda: operator.pause(system, topic, seconds))
-    return f"{topic} for {seconds:.1f} s"
+    return f"{topic} for {seconds:.1f} s" if seconds else f"{topic} until the others are copied"
 
 
 INJECTORS: dict[str, Callable[[FaultInjector, random.Random, Child | None], str]] = {

@@ -10,6 +10,7 @@ error that the injected fault allows.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import TYPE_CHECKING
 
 from common.routes import TopicPartition
@@ -27,6 +28,8 @@ class Judge:
     def __init__(self, system: System) -> None:
         self.system = system
         self.copies: dict[TopicPartition, PartitionCopy] = {}
+        self.paused: set[str] = set()
+        """The source topics whose records may wait."""
         """By source partition."""
         self.change_count = -1
         self.is_source_history_lost = False
@@ -143,22 +146,33 @@ class Judge:
         for offset, content in records:
             copy.compare_record(tp, offset, content, self.system.schedule.now)
 
-    def is_complete(self) -> bool:
-        """Whether the destination has every visible source record."""
+    def resume(self, topic: str) -> None:
+        """From now on its records have to be copied again."""
+        self.paused.discard(topic)
+        for source, copy in self.copies.items():
+            if source.topic == topic:
+                for record in copy.list_uncopied():
+                    record.visible_at = self.system.schedule.now
+
+    def is_complete(self, besides: Container[str] = ()) -> bool:
+        """Whether the destination has every visible source record, besides those of topics."""
         if not all(copy.is_first_offset_known for copy in self.copies.values()):
             self.change_count = -1  # a first frontier changes no log
         self.has_violation()
         return all(
             (copy.is_first_offset_known or not copy.expected) and not copy.list_uncopied()
-            for copy in self.copies.values()
+            for source, copy in self.copies.items()
+            if source.topic not in besides
         )
 
     def measure_wait_s(self) -> float:
         """For how long the oldest record that is not copied has been visible."""
         visible_times = [
             uncopied_records[0].visible_at
-            for copy in self.copies.values()
-            if copy.is_first_offset_known and (uncopied_records := copy.list_uncopied())
+            for source, copy in self.copies.items()
+            if source.topic not in self.paused
+            and copy.is_first_offset_known
+            and (uncopied_records := copy.list_uncopied())
         ]
         return self.system.schedule.now - min(visible_times) if visible_times else 0.0
 

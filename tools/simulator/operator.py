@@ -74,12 +74,26 @@ def change_while_stopped(system: System, change: Callable[[], object]) -> None:
 
 
 def pause(system: System, topic: str, seconds: float) -> None:
-    """`reo pause` while the service runs, and `reo resume` after this time."""
+    """`reo pause` while the service runs, and `reo resume` after this time; with 0 when all other
+    topics are copied.
+    """
+    judge = system.faults.judge
     _repeat(system, partial(reo_pause.pause, system.settings, [topic]))
-    system.faults.schedule_end(seconds, lambda: None)
-    system.schedule.sleep(seconds)
+    judge.paused.add(topic)
+    if seconds:
+        system.faults.schedule_end(seconds, lambda: None)
+        system.schedule.sleep(seconds)
+    while not seconds and system.service_exit_code is None and not _is_rest_copied(system):
+        system.schedule.sleep(1.0)
     _repeat(system, partial(reo_pause.resume, system.settings, [topic]))
+    judge.resume(topic)
     system.log_event(f"{topic} is resumed")
+
+
+def _is_rest_copied(system: System) -> bool:
+    """Whether the last record of every topic is copied that is not paused."""
+    faults, judge = system.faults, system.faults.judge
+    return not (faults.pending or system.is_loading) and judge.is_complete(besides=judge.paused)
 
 
 def _repeat(system: System, command: Callable[[], int]) -> None:
