@@ -50,7 +50,8 @@ def _prepare(is_there: bool, done: str, create: Callable[[], object]) -> str:
     if is_there:
         return "there already"
     begin_s = clock.monotonic()
-    create()
+    with connector_jars.explain_unwritable():
+        create()
     return f"{done} in {clock.monotonic() - begin_s:.0f} s"
 
 

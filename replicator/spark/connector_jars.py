@@ -19,6 +19,8 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from common.errors import SettingsInvalid, StageFailed
@@ -113,7 +115,7 @@ def install_jars(source: Path | None = None) -> list[str]:
     ]
     if not names:
         return []
-    try:
+    with explain_unwritable():
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as temporary:
             for name in names if source else ():
@@ -133,13 +135,21 @@ def install_jars(source: Path | None = None) -> list[str]:
                 )
             for name in names:
                 (Path(temporary) / name).replace(folder / name)
-    except OSError as reason:
-        raise SettingsInvalid(
-            f"the jars of stage one cannot be put into {folder}: {reason.filename}: "
-            f"{reason.strerror}. Correct it, or set {VARIABLE} to another folder, for this command "
-            "and for the service"
-        ) from None
     return names
+
+
+@contextmanager
+def explain_unwritable() -> Iterator[None]:
+    """What `reo setup` makes in this block goes into the folder; SettingsInvalid when it cannot."""
+    try:
+        yield
+    except OSError as reason:
+        where = f"{reason.filename}: " if reason.filename else ""
+        raise SettingsInvalid(
+            f"what stage one needs cannot be put into {get_jars_folder()}: {where}"
+            f"{reason.strerror or reason}. Correct it, or set {VARIABLE} to another folder, for"
+            " this command and for the service"
+        ) from None
 
 
 def _compute_checksum(file: Path) -> str:
