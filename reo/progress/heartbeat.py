@@ -15,7 +15,7 @@ import orjson
 from confluent_kafka import OFFSET_END, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientTopicPartition
 from confluent_kafka.admin import AdminClient
-from prometheus_client import CollectorRegistry, Gauge, start_http_server
+from prometheus_client import CollectorRegistry, Gauge, make_wsgi_app
 
 from common import clock, source_pool
 from common.errors import SettingsInvalid, TopicMissing
@@ -28,6 +28,7 @@ from common.settings import Settings, destination_kind
 from common.settings.clusters import Cluster
 from reo import interrupt
 from reo.report import print_json
+from reo.service import health
 
 AGE = Gauge(
     "reo_heartbeat_record_age_seconds",
@@ -144,10 +145,11 @@ def serve_age(port: int, address: str) -> None:
     registry = CollectorRegistry()
     registry.register(AGE)
     try:
-        start_http_server(port, address, registry)
+        health.serve(health.open_port(address, port, make_wsgi_app(registry)))
     except OSError as error:
+        where, remedy = f" of {address}" if address else "", health.find_remedy(error, "--port")
         raise SettingsInvalid(
-            f"--port {port} of {address} cannot be opened ({error.strerror}): name a free one"
+            f"--port {port}{where} cannot be opened ({error.strerror}): {remedy}"
         ) from None
 
 
@@ -160,7 +162,7 @@ def run_command(
     age = AGE.labels(heartbeats)
     age.set_function(lambda: path.age_s)
     if port is not None:
-        serve_age(port, settings.metrics.address or "0.0.0.0")  # noqa: S104
+        serve_age(port, settings.metrics.address)
     next_s = clock.monotonic()
     interrupt.set_normal_end()
     while True:

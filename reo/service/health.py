@@ -13,10 +13,12 @@ import errno
 import logging
 import os
 import platform
+import socket
 import threading
 import time
 from collections.abc import Callable, Container, Iterable, Mapping
 from pathlib import Path
+from socketserver import TCPServer
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
@@ -60,6 +62,23 @@ class SilentRequestHandler(WSGIRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  (the base class's name)
         """Log nothing."""
+
+
+class Server(ThreadingWSGIServer):
+    """On IPv4 and IPv6, where the address is empty: a pod can have one of them alone."""
+
+    def __init__(self, address: tuple[str, int], handler: type[WSGIRequestHandler]) -> None:
+        if ":" in address[0] or (not address[0] and socket.has_dualstack_ipv6()):
+            self.address_family = socket.AF_INET6
+        super().__init__(address, handler)
+
+    def server_bind(self) -> None:
+        """Without a look for the host's name, which can wait for a name server."""
+        if self.address_family == socket.AF_INET6:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = "", self.server_address[1]
+        self.setup_environ()
 
 
 RESTARTS = Counter("reo_stage_restarts", "Processes that the supervisor started again.", ("stage",))
@@ -201,8 +220,8 @@ def open_server(
     any_port: bool = False,
 ) -> WSGIServer:
     """A server on this address (empty: all addresses of the host) and port, which answers by
-    `serve_next` and `serve`. A port that is taken is SettingsInvalid; with `any_port` a free one
-    takes its place.
+    `serve_next` and `serve`. SettingsInvalid when it cannot be opened; with `any_port` a free one
+    takes the place of a port that is taken.
     """
     registry, liveness = build_registry(folder), build_liveness_registry(folder)
     set_build_info()
@@ -229,16 +248,30 @@ def open_server(
         return ["\n".join(lines).encode() + b"\n"]
 
     try:
-        return make_server(address, port, app, ThreadingWSGIServer, SilentRequestHandler)
+        return open_port(address, port, app)
     except OSError as error:
         if any_port and error.errno == errno.EADDRINUSE:
             log.warning("metrics.port %d is taken: the metrics are on another one", port)
             return open_server(address, 0, folder, processes, describe)
         where = f"{port} of metrics.address {address}" if address else port
+        remedy = find_remedy(error, "REO_METRICS_PORT")
         raise SettingsInvalid(
-            f"metrics.port {where} cannot be opened ({error.strerror}): set REO_METRICS_PORT to a"
-            " free one"
+            f"metrics.port {where} cannot be opened ({error.strerror}): {remedy}"
         ) from None
+
+
+def open_port(address: str, port: int, app: Any) -> WSGIServer:
+    """A server that answers with this WSGI application; OSError when there can be none."""
+    return make_server(address, port, app, Server, SilentRequestHandler)
+
+
+def find_remedy(error: OSError, port: str) -> str:
+    """What to do about a port that cannot be opened, which has this name."""
+    if error.errno == errno.EADDRINUSE:
+        return f"set {port} to a free one"
+    if error.errno == errno.EACCES:
+        return f"set {port} to 1024 or more"
+    return "set REO_METRICS_ADDRESS to an address of this host, or remove it for all of them"
 
 
 def serve_next(server: WSGIServer) -> None:
