@@ -185,7 +185,8 @@ def assess_health(
     health, now = Health([], [], waits), time.time()
     for stage, worker, started in processes:
         last = gauges.get(("reo_heartbeat_seconds", stage, worker, ""), 0.0)
-        heartbeat = max(started, last) or now
+        # what is later than now is from before the clock was set back
+        heartbeat = max((at for at in (started, last) if at <= now), default=now) or now
         silence = f"gave no sign of life for {now - heartbeat:.0f} s"
         if is_silent(heartbeat, now):
             health.silent.append(f"{stage} {worker} {silence}")

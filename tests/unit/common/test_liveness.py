@@ -195,6 +195,23 @@ def test_an_empty_metric_file_is_passed_over(tmp_path: Path) -> None:
     assert [(sample.name, sample.value) for sample in family.samples] == [("reo_runs_total", 3.0)]
 
 
+@pytest.mark.parametrize("now_ahead", ["the start", "the last heartbeat"])
+@pytest.mark.parametrize("is_silent", [False, True])
+def test_a_process_that_hangs_is_found_although_the_clock_was_set_back(
+    still: Clock, monkeypatch: pytest.MonkeyPatch, is_silent: bool, now_ahead: str
+) -> None:
+    """Its start is an hour ahead now; or it was started since, in place of one whose last heartbeat
+    is an hour ahead.
+    """
+    monkeypatch.setattr("reo.service.health.time", SimpleNamespace(time=still))
+    ages_s = [-3600.0, SILENT_S + 1 if is_silent else 1.0]
+    start_s, heartbeat_s = ages_s if now_ahead == "the start" else reversed(ages_s)
+    metrics = gauges(still, heartbeat_s, 1.0)
+    collector = cast(Any, SimpleNamespace(collect=lambda: metrics))
+    found = assess_health(collector, [("deduplicator", "0", still.now - start_s)])
+    assert bool(found.silent) == is_silent
+
+
 def test_a_server_that_does_not_answer_is_away(still: Clock) -> None:
     """What is known stays known, but no longer for current; an answer makes it so again. Also after
     an error that nobody expected.
