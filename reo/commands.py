@@ -34,6 +34,15 @@ def parse_pattern(text: str) -> str:
     return text
 
 
+def parse_name(text: str) -> str:
+    """The name of what is at a cluster, which is UTF-8 there."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise argparse.ArgumentTypeError(f"UTF-8 is expected, not {text!r}") from None
+    return text
+
+
 def parse_count(text: str) -> int:
     """A whole number, 0 or more."""
     if not (text.isascii() and text.isdigit()):
@@ -350,7 +359,12 @@ COMMANDS = (
         "reo.migration.group_translator:run_command",
         "at which destination offset the group continues; changes nothing without --apply",
         (
-            build_option("--group", "the consumer group; the same name on both", required=True),
+            build_option(
+                "--group",
+                "the consumer group; the same name on both",
+                type=parse_name,
+                required=True,
+            ),
             build_flag("--apply", "commit the offsets at the destination; no member may be there"),
         ),
     ),

@@ -54,9 +54,10 @@ def _start_spark(settings: Settings) -> subprocess.CompletedProcess[str]:
     """What Spark leaves behind when it is killed goes with the folder."""
     inherited = {name: value for name, value in os.environ.items() if not is_ours(name)}
     with tempfile.TemporaryDirectory(prefix="reo-check-") as folder:
+        own = {"TMPDIR": folder, "PYTHONIOENCODING": "utf-8"}
         return subprocess.run(
             [sys.executable, "-m", __name__],
-            env=inherited | settings.build_environment() | {"TMPDIR": folder},
+            env=inherited | settings.build_environment() | own,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             encoding="utf-8",

@@ -8,12 +8,21 @@ from typing import Any, cast
 import pytest
 
 from common import route_states
-from common.errors import ForeignRecord, SourceTruncated, Stop, TopicMissing, TopicsUnfit, of_topic
+from common.errors import (
+    FilterFailed,
+    ForeignRecord,
+    SourceTruncated,
+    Stop,
+    TopicMissing,
+    TopicsUnfit,
+    of_topic,
+)
 from common.route_states import (
     TEXT_LENGTH_MAX,
     HaltedRoutes,
     RouteState,
     decode,
+    describe_user,
     find_next_ms,
 )
 from common.routes import Route
@@ -172,3 +181,14 @@ def test_an_error_in_the_work_for_a_topic_is_of_that_topic() -> None:
         with pytest.raises(Stop) as raised, of_topic("here"):
             raise error
         assert raised.value.topic == topic
+
+
+def test_any_user_and_any_error_can_halt_a_route(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes of a name that are no UTF-8, and half a character that a user's function has raised."""
+    monkeypatch.setenv("LOGNAME", "caf\udce9")
+    assert describe_user().startswith(r"caf\udce9@")
+    halted = create(monkeypatch, "route")
+    halted.stop(FilterFailed("ValueError: \ud800", topic="a"))
+    halted.probe.run_once()
+    assert halted.probe.has_answered
+    assert r"ValueError: \ud800" in halted.states.read(["copy-a-proxy"])["copy-a-proxy"].text

@@ -124,6 +124,7 @@ def test_each_command_is_run(command: Command) -> None:
         "offsets sync --interval 0",
         "inspect --count 0",
         "verify --resume",
+        "offsets translate --group a\udcff",
         "nothing",
         "offsets",
         "",
