@@ -22,14 +22,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from common import clock, source_pool
-from common.errors import AccessRefused, LagsBehind, TopicMissing
+from common.errors import AccessRefused, LagsBehind, ReoError, TopicMissing
 from common.frontier import Frontier
 from common.kafka import partition_offsets, permissions, topics
 from common.kafka.clients import create_admin_clients
 from common.kafka.consumer_group import Group
 from common.kafka.route_topics import find_gone
 from common.kafka.topics import Topic
-from common.route_states import build_waiting_error
+from common.route_states import RouteState, RouteStates, build_waiting_error, list_halted
 from common.routes import Route, TopicPartition
 from common.settings import Settings, destination_kind
 from reo import interrupt
@@ -62,6 +62,7 @@ class Verification:
         self.resume_file = resume_file
         self.source_admin, self.destination_admin = create_admin_clients(settings)
         sources, self.not_comparable = find_comparable(settings, self.source_admin)
+        self.routes = sources.keys()
         copies, partitions = _look_up_copies(settings, self.destination_admin, sources)
         self.frontiers = _read_frontiers(settings, sources, copies)
         """By source partition, from before what they cover is looked for."""
@@ -161,7 +162,18 @@ class Verification:
             [*self.not_compared, *left_out],
             self._compared_before,
             clock.monotonic() - self._began_at,
+            self._find_halted({result.tp.topic for result in results if result.not_copied}),
         )
+
+    def _find_halted(self, lacking: Collection[str]) -> dict[str, RouteState]:
+        """Those of these source topics whose routes are halted; none where the principal may not
+        see it, or no answer comes.
+        """
+        routes = [route for route in self.routes if route.source_topic in lacking]
+        with suppress(ReoError):
+            states = RouteStates(self.settings).read(route.intermediate_topic for route in routes)
+            return list_halted(states, routes)
+        return {}
 
 
 def _look_up_copies(

@@ -5,11 +5,13 @@ only what was compared is called exact.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from common.errors import CopyDiffers, LagsBehind, NotComparable, NothingCompared
 from common.frontier import Frontier
 from common.kafka.topics import Topic
+from common.route_states import RouteState, describe_halted
 from common.routes import Route, TopicPartition
 from reo.compare.comparison import Comparison
 
@@ -75,6 +77,8 @@ class Verdict(NamedTuple):
     compared_before: int
     """Records that an earlier comparison found equal (`--resume`)."""
     took_s: float
+    halted: Mapping[str, RouteState] = MappingProxyType({})
+    """By source topic: the routes that lack records, and get none until they are resumed."""
 
     @property
     def records(self) -> int:
@@ -121,10 +125,11 @@ class Verdict(NamedTuple):
         else:
             verdict = "exact in what was compared" if self.not_compared else "exact"
         if self.not_copied:
-            verdict += (
-                f"; {self.not_copied} records are not copied yet: let the copy catch up, or use"
-                " --wait 60"
-            )
+            to_do = "let the copy catch up, or use --wait 60"
+            if self.halted:
+                names = " ".join(sorted(self.halted))
+                to_do = f"{describe_halted(self.halted)}. To go on: reo resume {names}"
+            verdict += f"; {self.not_copied} records are not copied yet: {to_do}"
         if self.not_comparable:
             verdict += f"; {len(self.not_comparable)} routes cannot be compared"
         before = (

@@ -144,6 +144,10 @@ def test_a_copy_that_is_behind_does_not_differ(
     )
     written = as_json(clusters, topic, "verify", exit_code=36)
     assert (written["verdict"], written["not_copied"]) == ("not copied yet", FIRST_RECORDS)
+    reo(clusters, topic, "pause", topic)
+    said = reo(clusters, topic, "verify", exit_code=36, timeout_s=LONG_COMMAND_S).stdout
+    assert f"records are not copied yet: {topic} is paused since " in said
+    assert said.endswith(f". To go on: reo resume {topic}\n")
     wait_for_empty_group(clusters.destination, topic)
     alter_offsets(
         clusters.destination,

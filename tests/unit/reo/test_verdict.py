@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from common.route_states import RouteState
 from common.routes import TopicPartition
 from reo.compare.comparison import Comparison
 from reo.compare.verdict import Verdict
@@ -41,6 +42,18 @@ def test_what_is_after_the_frontier_is_not_copied_yet(
     assert ("1 of 1 partitions differ" in str(verdict)) != is_behind
     assert verdict.to_dict()["verdict"] == ("not copied yet" if is_behind else "differs")
     assert verdict.to_dict()["not_copied"] == (missing if is_behind else 0)
+
+
+def test_what_is_halted_never_catches_up() -> None:
+    """The verdict names the command that ends it."""
+    result = lacking(1700)
+    result.exclude_not_copied(3399)
+    halted = {"orders": RouteState("paused", 0, "somebody@somewhere")}
+    verdict = Verdict([result], (), (), 0, 1.0, halted)
+    assert str(verdict).endswith(
+        "1700 records are not copied yet: orders is paused since 1970-01-01 00:00:00 UTC, by"
+        " somebody@somewhere. To go on: reo resume orders"
+    )
 
 
 def test_a_difference_comes_first() -> None:
