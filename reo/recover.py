@@ -144,7 +144,10 @@ class Recovery:
         self.source_reader, self.destination_reader = create_readers(settings)
         self.group = Group(settings)
         name = route.destination_topic
-        self.destination = look_up_copies(settings, self.destination_admin, [name])[name]
+        copies, missing = look_up_copies(settings, self.destination_admin, [name])
+        if missing:
+            raise missing[name]
+        self.destination = copies[name]
         self.common_partitions = range(
             min(source.partitions, route.partitions.count_in(self.destination.partitions))
         )

@@ -48,7 +48,7 @@ POLL_S = 0.5
 
 
 class Verification:
-    """What is to be compared; TopicMissing and similar errors when it cannot be. With `ends` the
+    """What is to be compared; TopicMissing and similar errors when nothing can be. With `ends` the
     source is read up to these offsets, and records that both sides get later are left out.
     """
 
@@ -61,9 +61,17 @@ class Verification:
         self.settings = settings = source_pool.select_answering(settings)
         self.resume_file = resume_file
         self.source_admin, self.destination_admin = create_admin_clients(settings)
-        sources, self.not_comparable = find_comparable(settings, self.source_admin)
+        found, not_comparable = find_comparable(settings, self.source_admin)
+        copies, partitions, missing = _look_up_copies(settings, self.destination_admin, found)
+        sources = {
+            route: source
+            for route, source in found.items()
+            if route.destination_topic not in missing
+        }
+        if missing and not sources:
+            raise next(iter(missing.values()))
+        self.not_comparable = [*missing.values(), *not_comparable]
         self.routes = sources.keys()
-        copies, partitions = _look_up_copies(settings, self.destination_admin, sources)
         self.frontiers = _read_frontiers(settings, sources, copies)
         """By source partition, from before what they cover is looked for."""
         self.moved = {tp: frontier for tp, frontier in self.frontiers.items() if frontier.move}
@@ -178,22 +186,25 @@ class Verification:
 
 def _look_up_copies(
     settings: Settings, destination_admin: AdminClient, sources: Mapping[Route, Topic]
-) -> tuple[dict[Route, Topic], dict[str, int]]:
-    """The destination topics (none outside of Kafka), and how many partitions each has;
-    TopicMissing when one does not exist or lacks partitions.
+) -> tuple[dict[Route, Topic], dict[str, int], dict[str, TopicMissing]]:
+    """The destination topics (none outside of Kafka), how many partitions each has, and the errors
+    of those that do not exist or lack partitions.
     """
-    names = {route.destination_topic for route in sources}
+    names = [route.destination_topic for route in sources]
     if destination_kind.is_outside_kafka(settings):
-        return {}, stored_records.count_partitions(settings, names)
-    destinations = look_up_copies(settings, destination_admin, names)
-    copies = {route: destinations[route.destination_topic] for route in sources}
+        return {}, *stored_records.count_partitions(settings, names)
+    existing, missing = look_up_copies(settings, destination_admin, names)
+    copies = {}
     for route, source in sources.items():
-        if route.partitions.count_in(copies[route].partitions) < source.partitions:
-            raise TopicMissing(
-                f"the destination topic {route.destination_topic} lacks partitions: nothing was"
-                " copied to them yet"
+        name = route.destination_topic
+        if name in missing:
+            continue
+        copies[route] = existing[name]
+        if route.partitions.count_in(existing[name].partitions) < source.partitions:
+            missing[name] = TopicMissing(
+                f"the destination topic {name} lacks partitions: nothing was copied to them yet"
             )
-    return copies, {name: topic.partitions for name, topic in destinations.items()}
+    return copies, {name: topic.partitions for name, topic in existing.items()}, missing
 
 
 def _read_frontiers(

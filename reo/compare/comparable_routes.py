@@ -45,18 +45,19 @@ def find_comparable(
 
 def look_up_copies(
     settings: Settings, destination_admin: AdminClient, names: Collection[str]
-) -> dict[str, Topic]:
-    """The destination topics; TopicMissing when one does not exist."""
+) -> tuple[dict[str, Topic], dict[str, TopicMissing]]:
+    """The destination topics that exist, and the error of each other one."""
     copies = topics.look_up(
         settings.destination_cluster, destination_admin, names, settings.connect_timeout_s
     )
-    for name in names:
-        if name not in copies:
-            raise TopicMissing(
-                f"the destination topic {name} does not exist: nothing was copied to it yet, or it"
-                " was deleted since, and the copy begins again. Start the service"
-            )
-    return copies
+    return copies, {
+        name: TopicMissing(
+            f"the destination topic {name} does not exist: nothing was copied to it yet, or it was"
+            " deleted since, and the copy begins again. Start the service"
+        )
+        for name in names
+        if name not in copies
+    }
 
 
 def _explain(settings: Settings, route: Route) -> str:

@@ -5,11 +5,12 @@ its records, as messages whose offset is the source's.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator
+from contextlib import closing
 from typing import cast
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
-from common.errors import SettingsInvalid
+from common.errors import SettingsInvalid, TopicMissing
 from common.records import Consumed
 from common.routes import TopicPartition
 from common.settings import Settings
@@ -38,15 +39,21 @@ def open_reader(settings: Settings) -> Callable[[TopicPartition, int], Generator
     return read_records
 
 
-def count_partitions(settings: Settings, names: Collection[str]) -> dict[str, int]:
-    """The number of partitions of each topic in the store: the highest one that has a record, and
-    1.
+def count_partitions(
+    settings: Settings, names: Collection[str]
+) -> tuple[dict[str, int], dict[str, TopicMissing]]:
+    """The number of partitions of each topic in the store, the highest one that has a record, and
+    1; and the error of each topic that the store does not have.
     """
     client = _open(settings)
-    try:
-        return {name: client.store.count_partitions(name) for name in names}
-    finally:
-        client.close()
+    counts, missing = {}, {}
+    with closing(client):
+        for name in names:
+            try:
+                counts[name] = client.store.count_partitions(name)
+            except TopicMissing as error:
+                missing[name] = error
+    return counts, missing
 
 
 def _open(settings: Settings) -> StoreClient:

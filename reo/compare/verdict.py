@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from common.errors import CopyDiffers, LagsBehind, NotComparable, NothingCompared
+from common.errors import CopyDiffers, LagsBehind, NothingCompared, ReoError
 from common.frontier import Frontier
 from common.kafka.topics import Topic
 from common.route_states import RouteState, describe_halted
@@ -71,8 +71,8 @@ class Verdict(NamedTuple):
     """The result of all comparisons."""
 
     results: Sequence[Comparison]
-    not_comparable: Sequence[NotComparable]
-    """Routes that cannot be compared."""
+    not_comparable: Sequence[ReoError]
+    """Why routes cannot be compared; that of a copy that does not exist comes first."""
     not_compared: Sequence[NotCompared]
     compared_before: int
     """Records that an earlier comparison found equal (`--resume`)."""
@@ -98,7 +98,7 @@ class Verdict(NamedTuple):
         if any(result.difference for result in self.results):
             return CopyDiffers.exit_code
         if self.not_comparable:
-            return NotComparable.exit_code
+            return self.not_comparable[0].exit_code
         if self.not_copied:
             return LagsBehind.exit_code
         return 0 if self.records else NothingCompared.exit_code

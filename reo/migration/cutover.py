@@ -170,6 +170,8 @@ class Cutover:
         """
         ends = {row.source: row.stage_two_offset for row in copied.partitions} if copied else None
         verification = Verification(self.settings, self.resume_file, ends)
+        for reason in verification.not_comparable:
+            raise reason
         if copied and any(pair.is_compacted for pair in verification.pairs):
             self.report("1 a compacted topic is compared when nobody writes to it, not before")
             return

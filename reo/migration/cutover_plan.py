@@ -208,7 +208,10 @@ def prepare_steps(
         raise reason
     resume_file.read()
     GroupTranslator(settings)
-    return Verification(settings, resume_file)
+    verification = Verification(settings, resume_file)
+    for missing in verification.not_comparable:
+        raise missing
+    return verification
 
 
 def run_command(

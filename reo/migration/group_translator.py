@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from common import source_pool
-from common.errors import CopyDiffers, FrontierLost, MoveRefused, OffsetUntranslatable, ReoError
+from common.errors import (
+    CopyDiffers,
+    FrontierLost,
+    MoveRefused,
+    OffsetUntranslatable,
+    ReoError,
+    TopicMissing,
+)
 from common.frontier import Frontier
 from common.kafka import partition_offsets, permissions, topics
 from common.kafka.clients import create_admin_clients
@@ -45,10 +52,14 @@ class GroupTranslator:
         self.look_up_topics()
 
     def look_up_topics(self) -> None:
-        """Find the routes, and the topics as they are now; TopicMissing when one does not exist."""
+        """Find the routes, and the topics as they are now; TopicMissing when one that the settings
+        name does not exist at the source.
+        """
         self.sources, self.not_comparable = find_comparable(self.settings, self.source_admin)
         names = [route.destination_topic for route in self.sources]
-        self.destinations = look_up_copies(self.settings, self.destination_admin, names)
+        self.destinations, self.missing = look_up_copies(
+            self.settings, self.destination_admin, names
+        )
 
     def open_source_group(self, name: str) -> UserGroup:
         """The group at the source."""
@@ -100,6 +111,8 @@ class GroupTranslator:
             row.source_offset, row.metadata = commits[source]
             bounds = begins[source], stable_ends[source], ends[source]
             try:
+                if copy.topic in self.missing:
+                    raise self.missing[copy.topic]
                 if not self._is_present(copy):
                     raise OffsetUntranslatable(
                         f"{source}: the group is at offset {row.source_offset}, and the destination"
@@ -110,7 +123,7 @@ class GroupTranslator:
                     row, row.source_offset, bounds, frontiers.get(source), proved.get(source)
                 )
                 proved[source] = row.source_offset, row.destination_offset
-            except (CopyDiffers, FrontierLost, OffsetUntranslatable) as refusal:
+            except (CopyDiffers, FrontierLost, OffsetUntranslatable, TopicMissing) as refusal:
                 row.refusal = refusal
                 proved.pop(source, None)
         return rows
@@ -130,7 +143,8 @@ class GroupTranslator:
             self.open_destination_group(group).commit_forward(commits)
 
     def _is_present(self, destination: TopicPartition) -> bool:
-        return destination.partition < self.destinations[destination.topic].partitions
+        copy = self.destinations.get(destination.topic)
+        return copy is not None and destination.partition < copy.partitions
 
     def _check_same_topics(self, names: Collection[str]) -> None:
         """OffsetUntranslatable when a destination topic was deleted since `look_up_topics`, and
@@ -160,8 +174,8 @@ class GroupTranslator:
             # with failover any candidate may answer, and what it has is compared instead
             if not self.settings.failover:
                 topics.check_identity(frontier.source_identity, self.sources[route])
-            copy = self.destinations[route.destination_topic]
-            if frontier.destination_topic_id == copy.topic_id:
+            copy = self.destinations.get(route.destination_topic)
+            if copy is not None and frontier.destination_topic_id == copy.topic_id:
                 frontiers[route.get_source(tp.partition)] = frontier
         return frontiers
 

@@ -34,6 +34,7 @@ from common.errors import (
     HangingTransaction,
     OffsetUntranslatable,
     RecordRefused,
+    TopicMissing,
 )
 from common.frontier import Frontier, LastRecord
 from common.kafka import partition_offsets, visible_records
@@ -63,7 +64,7 @@ class TranslatedPartition:
     destination_offset: int | None = None
     metadata: str = ""
     """Of the group's commit at the source."""
-    refusal: CopyDiffers | FrontierLost | OffsetUntranslatable | None = None
+    refusal: CopyDiffers | FrontierLost | OffsetUntranslatable | TopicMissing | None = None
 
     @property
     def moves(self) -> bool:

@@ -173,6 +173,25 @@ def test_it_says_that_nothing_copies(clusters: Clusters, topic: str) -> None:
     assert said.stdout == ""
 
 
+def test_a_copy_that_was_deleted_holds_up_no_other(clusters: Clusters, topic: str) -> None:
+    """The other topic is compared; what is missing is said, and decides, unless something
+    differs.
+    """
+    kept, gone = f"{topic}-kept", f"{topic}-gone"
+    records = make_records(range(100), PARTITIONS)
+    write_both_topics(clusters, kept, records, records)
+    write_both_topics(clusters, gone, records, records)
+    clusters.destination.delete(gone)
+    environment = build_topics_environment(clusters, topic, f"{kept},{gone}")
+    done = reo_with(environment, "verify", exit_code=11)
+    assert f"reo verify: the destination topic {gone} does not exist" in done.stderr
+    assert f"{kept}-0: 50 records equal" in done.stdout
+    assert done.stdout.endswith(": exact; 1 routes cannot be compared\n")
+    clusters.source.write(kept, make_records(range(2), PARTITIONS))
+    differs = reo_with(environment, "verify", exit_code=30)
+    assert f"reo verify: the destination topic {gone} does not exist" in differs.stderr
+
+
 DIFFERENT = {
     "missing": (lambda there: there[:-2], "2 records are missing, from source offset 498 on"),
     "missing in the middle": (

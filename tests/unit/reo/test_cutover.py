@@ -155,7 +155,9 @@ def test_what_is_refused_is_refused_before_writes_are_denied(
         source_admin=None,
         settings=clusters.settings,
     )
-    monkeypatch.setattr(cutover_plan, "Verification", lambda *_: SimpleNamespace(total_offsets=0))
+    missing = [TopicMissing("no copy")] if refusal == "the destination" else []
+    verification = SimpleNamespace(total_offsets=0, not_comparable=missing)
+    monkeypatch.setattr(cutover_plan, "Verification", lambda *_: verification)
     run, _ = make_cutover(monkeypatch, clusters.settings, moving, str(resume))
     monkeypatch.setattr(run, "wait_for_producers", lambda: pytest.fail("writes were denied"))
     with pytest.raises(kind):
@@ -303,3 +305,18 @@ def test_back_leaves_the_deny_where_nobody_can_tell_whether_the_topics_have_move
             for servers in ("a:1", "b:1")
         ]
         rows.append(SimpleNamespace(source=SOURCE, frontier=None, move=None))
+
+
+def test_a_copy_that_is_deleted_meanwhile_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`reo verify` would compare the others; a move needs all of them."""
+    verification = SimpleNamespace(
+        not_comparable=[TopicMissing("no copy")],
+        run=list,
+        reach_verdict=lambda _: SimpleNamespace(
+            exit_code=0, records=1, compared_before=0, took_s=0.0
+        ),
+    )
+    monkeypatch.setattr(cutover, "Verification", lambda *_: verification)
+    run, _ = make_cutover(monkeypatch, FakeClusters(monkeypatch).settings)
+    with pytest.raises(TopicMissing):
+        run.verify()

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,9 +14,11 @@ from common.errors import (
     OffsetUntranslatable,
     ReoError,
     StageFailed,
+    TopicMissing,
 )
 from common.kafka import topics
 from common.kafka.topics import Topic
+from common.routes import Route, TopicPartition
 from reo.migration import offsets_sync
 from reo.migration.group_translator import GroupTranslator
 from reo.migration.offsets_sync import OffsetsSync
@@ -88,3 +90,25 @@ def test_a_cluster_that_is_away_is_asked_once(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(topics, "look_up", look_up_once)
     with pytest.raises(ClusterUnreachable):
         sync.sync()
+
+
+def test_a_copy_that_was_deleted_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group that reads two topics, of which one has no copy any more: the other is translated and
+    committed, and the error names the missing one. Without its own offset there is nothing to say.
+    """
+    clusters, gone = FakeClusters(monkeypatch), TopicPartition("gone", 0)
+    sources = {
+        **topics.describe_sources(clusters.settings, cast(Any, None)),
+        Route("gone", "gone-copy", "gone-reo"): Topic("gone", "gone-id", 1, "source-cluster"),
+    }
+    monkeypatch.setattr(topics, "describe_sources", lambda *_: sources)
+    clusters.at_source.committed[gone], clusters.ends[gone] = 5, 9
+    sync = OffsetsSync(clusters.settings, GROUP)
+    (group,) = sync.sync()
+    assert clusters.at_destination.committed == {COPY: 1}
+    (error,) = group.errors
+    assert isinstance(error, TopicMissing)
+    assert "the destination topic gone-copy does not exist" in str(error)
+    del clusters.at_source.committed[gone]
+    (group,) = sync.sync()
+    assert group.errors == []
