@@ -9,6 +9,7 @@ then a thread ends the process.
 
 from __future__ import annotations
 
+import logging
 import os
 import select
 import signal
@@ -17,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -80,10 +82,18 @@ def report_interrupt(command: str = "") -> int:
     with _report_lock:
         if not _is_reported.is_set():
             _is_reported.set()
+            _end_logging()
             with suppress(OSError):  # the terminal may be gone
                 print(f"reo {command}".rstrip() + ": interrupted", file=sys.stderr, flush=True)
                 print_last_words()
     return SIGNALLED + (_received or [signal.SIGINT])[0]
+
+
+def _end_logging() -> None:
+    """Another thread of the command may go on for a moment, and be in the middle of a line."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, logging.StreamHandler):
+            handler.setStream(Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
 
 
 def is_output_closed() -> bool:

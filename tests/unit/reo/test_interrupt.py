@@ -71,6 +71,7 @@ def test_the_process_does_not_end_before_it_is_said(
         assert may_end.wait(60)
         return "last words"
 
+    monkeypatch.setattr(interrupt, "_end_logging", lambda: None)  # of the tests
     monkeypatch.setattr(interrupt, "_is_reported", threading.Event())
     monkeypatch.setattr(interrupt, "_last_words", [describe])
     first = threading.Thread(target=interrupt.report_interrupt, args=("lag",))
@@ -94,6 +95,21 @@ def test_a_signal_ends_a_command_with_its_last_words(number: signal.Signals) -> 
     end = 128 + number, ["reo lag: interrupted", "last words"]
     assert end_command("time.sleep(600)", [number]) == end
     assert end_command("time.sleep(600)", [number, signal.SIGINT])[1] == end[1]
+
+
+def test_nothing_is_logged_behind_the_last_words() -> None:
+    """Another thread of the command goes on: `reo check` asks both clusters at once."""
+    code, said = end_command(
+        "import itertools, logging, signal, threading;"
+        " log = lambda: [(logging.warning('waiting'), begun.set()) for _ in itertools.repeat(0)];"
+        " begun = threading.Event();"
+        " threading.Thread(target=log, daemon=True).start();"
+        " begun.wait();"
+        " signal.raise_signal(signal.SIGINT);"
+        " time.sleep(600)"
+    )
+    assert (code, said[-2:]) == (130, ["reo lag: interrupted", "last words"])
+    assert len(said) > 2
 
 
 def test_nohup_is_obeyed() -> None:
