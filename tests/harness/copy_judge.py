@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
 EXAMPLES = 3
 SILENCE_S = 60
@@ -186,18 +186,8 @@ def read_topic(address: str, topic: str, isolation: str = "read_committed") -> P
     )
     try:
         partitions = sorted(consumer.list_topics(topic, SILENCE_S).topics[topic].partitions)
-        beginning_offsets = {
-            partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), SILENCE_S)[
-                0
-            ]
-            for partition in partitions
-        }
-        consumer.assign(
-            [
-                TopicPartition(topic, partition, begin)
-                for partition, begin in beginning_offsets.items()
-            ]
-        )
+        # asked for again while a new partition has no leader
+        consumer.assign([TopicPartition(topic, one, OFFSET_BEGINNING) for one in partitions])
         records_by_partition: Partitions = {partition: [] for partition in partitions}
         unfinished_partitions = set(partitions)
         last_message_s = time.monotonic()

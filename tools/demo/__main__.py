@@ -37,6 +37,7 @@ from common.errors import ReoError
 from reo.compare.resume_file import ResumeFile
 from reo.verify import Verification
 from tools.demo.broker import Broker
+from tools.demo.fair_share import Limit
 from tools.demo.flights import RECORDS, Loader
 from tools.demo.killer import ZOMBIE, Killer
 from tools.demo.service import Service
@@ -122,7 +123,8 @@ class Demo:
         killer.work(
             lambda stage, written: self._show(tasks[stage], written), self.bars.console.print
         )
-        loading.result(PATIENCE_S)
+        self._wait(loading.done, lambda: self._show_all(tasks, killer))
+        loading.result()
         self._wait(lambda: self._arrived(last), lambda: self._show_all(tasks, killer))
         self.seconds = time.monotonic() - begun
 
@@ -138,9 +140,9 @@ class Demo:
         return all(frontiers.get(partition, -1) >= offset for partition, offset in last.items())
 
     def _wait(self, condition: Callable[[], bool], meanwhile: Callable[[], None]) -> None:
-        deadline = time.monotonic() + PATIENCE_S
+        patience = Limit(PATIENCE_S)
         while not condition():
-            if self.service.code is not None or time.monotonic() > deadline:
+            if self.service.code is not None or patience.is_over():
                 raise RuntimeError(
                     "the copy did not complete (exit code of the service:"
                     f" {self.service.code}):\n{self._log()}"
