@@ -44,10 +44,6 @@ from deduplicator.group_metadata import MemberMetadata, commit_offsets, parse_gr
 from deduplicator.partitions import Partitions
 
 log = logging.getLogger(__name__)
-WAIT_S = 0.2
-"""How long a round waits for its first envelope. While a commit is unfinished it is
-`loop.NEXT_RECORD_S`; how long it takes up more of them is `transaction_limits.CONSUME_MAX_S`.
-"""
 ENVELOPES_MAX = 8
 """How many are consumed at once: a full one has a thousand records or more, so a transaction is not
 much larger than it should be.

@@ -37,7 +37,7 @@ from common.settings import Settings
 from deduplicator.destination import Destination
 from deduplicator.frontiers.committed_frontiers import TransactionUndecided
 from deduplicator.frontiers.start import PartitionStarter
-from deduplicator.intermediate_consumer import WAIT_S, Intermediate
+from deduplicator.intermediate_consumer import Intermediate
 from deduplicator.partition import Partition
 from deduplicator.partitions import Partitions
 from deduplicator.record_filter import RecordFilter
@@ -48,8 +48,12 @@ from deduplicator.transactions.transaction_failures import TransactionFailed
 from deduplicator.transactions.transaction_limits import TransactionLimits
 
 log = logging.getLogger(__name__)
-NEXT_RECORD_S = 0.01
-"""How long a round waits for its first envelope while a commit is not finished."""
+FIRST_ENVELOPE_S = 0.2
+"""How long a round waits for its first envelope; how long it takes up more of them is
+`transaction_limits.CONSUME_MAX_S`.
+"""
+FIRST_ENVELOPE_COMMITTING_S = 0.01
+"""The same while a commit is not finished."""
 
 
 class Loop:
@@ -95,7 +99,9 @@ class Loop:
         """
         self.liveness.beat()
         try:
-            self.round_input.consume(NEXT_RECORD_S if self.started_commit else WAIT_S)
+            self.round_input.consume(
+                FIRST_ENVELOPE_COMMITTING_S if self.started_commit else FIRST_ENVELOPE_S
+            )
             decided = self.partitions.list_decided()
             if decided:
                 failpoints.hit("two: decided")

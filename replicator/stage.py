@@ -5,7 +5,7 @@ The JVM starts immediately, in parallel with the planning, because each takes se
 not get old while the JVM starts: its epoch is installed, so the frontiers stay where they are until
 the run writes. If another run begins in the meantime, or stage two begins again, the first snapshot
 shows it. What the source loses in the meantime, the first snapshot compares, too
-(`replicator.runs.losses`).
+(`replicator.runs.source_losses`).
 
 All runs use the same JVM. A failed query does not resume from Spark's checkpoint; a new run from
 the frontier replaces it.
@@ -42,10 +42,11 @@ from common.source_pool import SourcePool, get_request_timeout_s
 from common.stage_process import Stopping
 from common.stop_at_end import Target, Targets
 from replicator.refused_records import DamagedBatch
-from replicator.runs import run
+from replicator.runs import end_reasons
 from replicator.runs.clients import Clients
+from replicator.runs.end_reasons import Event, State
 from replicator.runs.planner import Planner, wait_unless_stopping
-from replicator.runs.run import Engine, Event, Plan, Query, State
+from replicator.runs.run import Engine, Plan, Query
 from replicator.runs.watch import Watch
 from replicator.spark import session, spark_master
 
@@ -65,7 +66,7 @@ Left = Literal["nothing", "records", "unknown"]
 
 
 class Stage:
-    """One process; `state` moves by the table in `replicator.runs.run`."""
+    """One process; `state` moves by `replicator.runs.end_reasons.NEXT`."""
 
     def __init__(
         self,
@@ -268,7 +269,7 @@ class Stage:
         # the query does not stop within spark.sql.streaming.stopTimeout, because a broker is away
         except Py4JJavaError as failed:
             raise StageFailed(
-                f"the JVM of stage one must be restarted: {run.describe_failure(failed)}"
+                f"the JVM of stage one must be restarted: {end_reasons.describe_failure(failed)}"
             ) from None
         except (Py4JError, OSError) as lost:  # py4j raises the socket's own errors too
             if self.stopping():  # SIGTERM has reached the JVM too
@@ -278,7 +279,7 @@ class Stage:
         failpoints.hit("one: run ended")
         self._apply(event)
         if event == "failed":
-            log.warning("the query failed: %s", run.describe_failure(failure))
+            log.warning("the query failed: %s", end_reasons.describe_failure(failure))
             self._check_damage(plan, failure)
             self._pause()
         elif event != "stalled":
@@ -289,7 +290,7 @@ class Stage:
         while True:
             if self.stopping():
                 return "stopped"
-            end_event = run.find_end_event(query)
+            end_event = end_reasons.find_end_event(query)
             if end_event is not None:
                 return end_event
             self.halted.report()
@@ -298,7 +299,7 @@ class Stage:
             event = self._evaluate_run(watch)
             if event is not None and (event != "grown" or self._is_prepared(watch)):
                 return event
-            # `run.find_end_event` handles a failed query
+            # `end_reasons.find_end_event` handles a failed query
             with contextlib.suppress(StreamingQueryException):
                 query.awaitTermination(WATCH_S)
 
@@ -370,7 +371,7 @@ class Stage:
         """RecordRefused at a damaged batch of the source, when nothing is left to copy before it:
         each run copies some more of that, and begins later than the run before.
         """
-        damaged = run.find_damage(failure)
+        damaged = end_reasons.find_damage(failure)
         starts = {str(source): offset for source, offset in plan.map_source_offsets().items()}
         before = self.damage
         self.damage = (damaged, starts[damaged.partition]) if damaged else None
@@ -386,7 +387,7 @@ class Stage:
         self.failures += 1
 
     def _apply(self, event: Event) -> None:
-        self.state = run.get_next_state(self.state, event)
+        self.state = end_reasons.get_next_state(self.state, event)
 
 
 def run_stage(

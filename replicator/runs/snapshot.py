@@ -1,7 +1,7 @@
 """Snapshots of a run: what both clusters answer to one series of requests, with what is remembered
-of the snapshots before. A snapshot is never changed, so that what follows from it
-(`replicator.runs.watch.find_event`) needs neither a cluster nor a clock. Nobody looks into the
-intermediate topics, only at their ends.
+of the snapshots before. A snapshot is never changed, so that what follows from it needs neither a
+cluster nor a clock (`replicator.runs.end_reasons.find_event`). Nobody looks into the intermediate
+topics, only at their ends.
 
 A snapshot need not ask for every partition (`replicator.runs.watch.Watch.choose_partitions`): those
 that are not asked for are as in the snapshot before.

@@ -7,8 +7,8 @@ and a snapshot follows of those that have moved, or are not copied to their end.
 
 Spark reports progress once per batch, and a batch in Real-Time Mode takes minutes. So Spark is not
 asked: the group's frontier tells how far the copy is, the ends of the intermediate topics whether
-stage one writes, and the source's own offsets what is left. From these, `find_event` says what only
-a new run repairs.
+stage one writes, and the source's own offsets what is left. From these, `end_reasons.find_event`
+says what only a new run repairs.
 """
 
 from __future__ import annotations
@@ -25,30 +25,18 @@ from common.routes import Route, TopicPartition
 from common.settings import Settings
 from replicator.runs import empty_envelopes
 from replicator.runs.clients import Clients
-from replicator.runs.losses import SourceLosses, is_truncated
-from replicator.runs.run import Event, Plan
+from replicator.runs.end_reasons import Event, find_event
+from replicator.runs.run import Plan
 from replicator.runs.snapshot import (
     OUTAGE_S,
     QUIET_S,
     ClusterSnapshot,
-    PartitionSnapshot,
     describe_sources,
     take_snapshot,
 )
 from replicator.runs.snapshot_report import report_snapshot
+from replicator.runs.source_losses import SourceLosses
 
-GAP_S = 5.0
-"""How long a gap may stay unchanged, and offsets may be missing at the source: an envelope that is
-on its way, or a retry inside Spark, would have arrived by then.
-"""
-STALL_S = 45.0
-"""How long stage one may write nothing although a visible record waits for it. Real-Time Mode
-retries an out-of-range read at offset 0 for ever.
-"""
-START_S_A_PARTITION = 0.05
-"""How much longer the first record of a run may take, for each partition: on a busy machine none of
-2,000 tasks had written anything after 80 s.
-"""
 SLOW_S = 15.0
 """After this time without progress, such a partition makes stage one not ready."""
 ALL_S_A_PARTITION = 0.005
@@ -207,38 +195,6 @@ class Watch:
         )
 
 
-def find_event(plan: Plan, before: ClusterSnapshot | None, now: ClusterSnapshot) -> Event | None:
-    """The reason to end the run, or None. Pure.
-
-    truncated    the source ends before what was copied from it
-    superseded   a frontier is not of this run's epoch: another run has begun, or stage two has
-                 begun again; or it is below the first offset of this run
-    gap          envelopes are missing: stage two says so, and nothing fills the gap; or the end of
-                 an intermediate partition has gone back, or its topic is gone
-    stalled      stage two has read everything, something waits at the source, and stage one writes
-                 nothing; or what waited there was deleted, which the next plan names
-    grown        the source has more topics or partitions; the run need not end before each of them
-                 has a frontier
-    """
-    partitions = now.asked
-    if any(map(is_truncated, partitions.values())):
-        return "truncated"
-    if any(_is_superseded(plan, tp, partition) for tp, partition in partitions.items()):
-        return "superseded"
-    if any(
-        has_unfilled_gap(before.partitions[tp] if before else None, partition, now.taken_at_s)
-        for tp, partition in partitions.items()
-    ):
-        return "gap"
-    if any(_is_stalled(plan, tp, partition, now) for tp, partition in partitions.items()):
-        return "stalled"
-    has_grown = any(
-        route not in plan.sources or source.partitions > plan.sources[route].partitions
-        for route, source in now.sources.items()
-    )
-    return "grown" if has_grown else None
-
-
 def has_progressed(plan: Plan, before: ClusterSnapshot | None, now: ClusterSnapshot) -> bool:
     """Whether something of this run has arrived between two snapshots."""
     return any(
@@ -248,36 +204,3 @@ def has_progressed(plan: Plan, before: ClusterSnapshot | None, now: ClusterSnaps
         != (before.partitions[tp].next_offset, before.partitions[tp].intermediate_end)
         for tp, partition in now.asked.items()
     )
-
-
-def has_unfilled_gap(
-    before: PartitionSnapshot | None, now: PartitionSnapshot, now_s: float
-) -> bool:
-    """Whether envelopes of this run are missing, and nothing writes them."""
-    if now.intermediate_end is None:
-        return True
-    if before is not None and now.intermediate_end < (before.intermediate_end or 0):
-        return True
-    if now.commit is None or now.gap is None:
-        return False
-    return now_s - now.gap.since_s > GAP_S
-
-
-def _is_superseded(plan: Plan, tp: TopicPartition, partition: PartitionSnapshot) -> bool:
-    return partition.commit is not None and (
-        partition.commit.frontier.epoch != plan.epoch
-        or partition.next_offset < plan.start_offsets[tp]
-    )
-
-
-def _is_stalled(
-    plan: Plan, tp: TopicPartition, partition: PartitionSnapshot, now: ClusterSnapshot
-) -> bool:
-    still_s = now.taken_at_s - partition.progressed_at_s
-    if partition.is_deleted_uncopied:
-        return still_s > GAP_S
-    # until it has written, its task may not have started while others still do
-    start_s = STALL_S + START_S_A_PARTITION * len(now.partitions)
-    has_written = partition.next_offset > plan.start_offsets[tp]
-    is_started = has_written or now.taken_at_s - now.started_at_s > start_s
-    return is_started and still_s > STALL_S

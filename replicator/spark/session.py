@@ -69,7 +69,7 @@ def build_configuration(settings: Settings, partitions: int) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.adaptive.enabled": "false",  # not for streams: otherwise Spark logs a warning
         "spark.sql.streaming.realTimeMode.allowlistCheck": "false",  # see replicator.query
-        # includes the causes, see `replicator.runs.run.describe_failure`
+        # includes the causes, see `replicator.runs.end_reasons.describe_failure`
         "spark.sql.pyspark.jvmStacktrace.enabled": "true",
         "spark.sql.streaming.stopTimeout": "5s",
         # one for each partition; beyond it, Spark logs a warning at each use of the pool

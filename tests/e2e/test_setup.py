@@ -22,7 +22,7 @@ from common.errors import SettingsInvalid, StageFailed
 from deduplicator import compiled_path
 from reo import check, cli, setup_spark
 from reo.service.supervisor import Supervisor
-from replicator.runs import run
+from replicator.runs import end_reasons
 from replicator.spark import class_archive, connector_jars, java, sink_jar
 from tests.harness.java import jvm
 from tests.harness.kafka import ROOT, until
@@ -246,4 +246,4 @@ def test_a_sink_for_another_spark_says_so(folder: Path, monkeypatch: pytest.Monk
     message = f"reo's sink was compiled for Spark 4.1.0, and this is Spark {pyspark.__version__}"
     query = cast(Any, SimpleNamespace(isActive=False, exception=lambda: ValueError(said)))
     with pytest.raises(SettingsInvalid, match=message):
-        run.find_end_event(query)
+        end_reasons.find_end_event(query)

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from common.errors import RecordRefused, StageFailed
 from common.routes import TopicPartition
 from replicator import query, sink_options, source
-from replicator.runs import run
+from replicator.runs import end_reasons
 from tests.harness import librdkafka
 from tests.harness.copy_judge import Record
 from tests.harness.kafka import COPY_S, make_record, make_records, until
@@ -221,7 +221,7 @@ def test_a_record_that_would_change_is_refused_by_name(
     running = runs.start({0: 0}, stop_at_end="true")
     until(lambda: not running.isActive, "the query has failed")
     with pytest.raises(RecordRefused, match=rf"{runs.topic}-0 at offset 3\b.*{message}|{message}"):
-        run.find_end_event(running)
+        end_reasons.find_end_event(running)
     (envelopes,) = runs.read().values()
     assert all(each.head.through < 3 for each in envelopes)
     visible = [(number, make_record(number)) for number in range(3)]

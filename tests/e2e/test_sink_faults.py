@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from common.errors import RecordRefused
-from replicator.runs import run
+from replicator.runs import end_reasons
 from tests.harness.kafka import make_record, until
 from tests.harness.sink import SinkRuns, find_gaps
 from tools.faults.proxy import Proxy
@@ -91,8 +91,8 @@ def test_a_send_that_times_out_fails_the_task(runs: SinkRuns, proxy: Proxy) -> N
     proxy.half_open = True
     runs.write(10, 1000)
     until(lambda: not running.isActive, "the query has failed")
-    assert run.find_end_event(running) == "failed"
-    said = run.describe_failure(running.exception())
+    assert end_reasons.find_end_event(running) == "failed"
+    said = end_reasons.describe_failure(running.exception())
     assert said.startswith(f"an envelope for {runs.intermediate_topic}-")
     assert "TimeoutException: Expiring" in said
     proxy.half_open = False
@@ -115,7 +115,7 @@ def test_what_the_broker_refuses_is_said(runs: SinkRuns) -> None:
     with pytest.raises(
         RecordRefused, match=r"for \S+-0 was not written.* Set producer\.compression_type"
     ):
-        run.find_end_event(running)
+        end_reasons.find_end_event(running)
     (envelopes,) = runs.read().values()
     assert [len(each.records) for each in envelopes] == [1]
 

@@ -15,7 +15,7 @@ import promql_parser as promql
 import yaml
 from prometheus_client.metrics import MetricWrapperBase
 
-from replicator.runs.run import Event
+from replicator.runs.end_reasons import Event
 from tests.harness.kafka import ROOT
 from tools.reference.interfaces import LABEL_VALUES, METRIC_MODULES
 

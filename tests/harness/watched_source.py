@@ -22,8 +22,9 @@ from common.lag_gauges import LagReporter
 from common.routes import Route, TopicPartition
 from replicator.runs import last_record_check
 from replicator.runs.clients import Clients
+from replicator.runs.end_reasons import Event
 from replicator.runs.last_record_check import LastCopied
-from replicator.runs.run import Event, Plan
+from replicator.runs.run import Plan
 from replicator.runs.snapshot import QUIET_S
 from replicator.runs.watch import Watch
 from tests.harness.last_record import make_last_record

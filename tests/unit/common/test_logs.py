@@ -16,7 +16,7 @@ from py4j.protocol import Py4JError
 from common.logs import LineFormatter, configure_logging
 from common.settings import load
 from reo.service.child import NOISE, convert_line
-from replicator.runs.run import describe_failure
+from replicator.runs.end_reasons import describe_failure
 from tests.harness.log_events import ALWAYS
 from tools.demo.broker import free_port
 

@@ -16,9 +16,9 @@ from common.liveness import Liveness
 from deduplicator.transactions import producer_states
 from deduplicator.transactions.transaction_failures import TransactionFailed
 from deduplicator.transactions.transactional_producer import TransactionalProducer
-from replicator.runs import run
+from replicator.runs import end_reasons
 
-TABLES: list[tuple[str, Any]] = [("transaction", producer_states), ("run", run)]
+TABLES: list[tuple[str, Any]] = [("transaction", producer_states), ("run", end_reasons)]
 PAIRS = [
     pytest.param(module, state, event, id=f"{name}: {state}, {event}")
     for name, module in TABLES
@@ -58,13 +58,13 @@ def test_whatever_ends_a_run_leads_back_to_planning_or_to_the_end() -> None:
     reached = {"done"}
     while True:
         more = {
-            state for (state, _), following in run.NEXT.items() if following in reached
+            state for (state, _), following in end_reasons.NEXT.items() if following in reached
         } - reached
         if not more:
             break
         reached |= more
-    assert reached == set(get_args(run.State))
-    assert not [event for (state, event) in run.NEXT if state == "done"]
+    assert reached == set(get_args(end_reasons.State))
+    assert not [event for (state, event) in end_reasons.NEXT if state == "done"]
 
 
 def test_in_doubt_is_taken_everywhere_and_ends_in_a_new_producer() -> None:

@@ -14,7 +14,7 @@ import yaml
 from common import metrics
 from common.settings import load
 from common.settings.schema import BY_NAME
-from replicator.runs.run import NEXT, Event
+from replicator.runs.end_reasons import NEXT, Event
 from tests.harness.kafka import ROOT
 from tests.harness.promql import DASHBOARD, at_a_glance, list_queries, panels, problems, rules
 from tools.reference import chart

@@ -1,4 +1,4 @@
-"""When a run of stage one has to end (`replicator.runs.watch.find_event`). On real brokers:
+"""When a run of stage one has to end (`replicator.runs.end_reasons.find_event`). On real brokers:
 `tests/broker/test_gaps.py`.
 """
 
@@ -12,8 +12,9 @@ import pytest
 from common.errors import ClusterUnreachable, ReoError, SourceTruncated, TopicMissing
 from common.kafka import topics
 from common.kafka.topics import Topic
+from replicator.runs.end_reasons import GAP_S, STALL_S, find_event
 from replicator.runs.snapshot import ClusterSnapshot
-from replicator.runs.watch import GAP_S, SLOW_S, STALL_S, find_event
+from replicator.runs.watch import SLOW_S
 from tests.harness.watched_source import EPOCH, HERE, ROUTE, TOPIC, WatchedSource
 
 
