@@ -59,7 +59,7 @@ from common.errors import (
     TopicsUnfit,
 )
 from common.frontier import Frontier
-from common.kafka import partition_offsets, topics
+from common.kafka import partition_offsets, source_topics
 from common.kafka.clients import create_admin_client
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.partition_offsets import get_offset
@@ -114,9 +114,11 @@ def take_snapshot(
     try:
         client = create_admin_client(settings.source_cluster, settings)  # each thread needs its own
         sources = (
-            known if known is not None else topics.describe_sources(settings, client, timeout_s)
+            known
+            if known is not None
+            else source_topics.describe_sources(settings, client, timeout_s)
         )
-        topic_partitions = topics.list_source_partitions(sources)
+        topic_partitions = source_topics.list_source_partitions(sources)
         return SourceSnapshot(
             settings,
             sources,

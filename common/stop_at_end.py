@@ -39,7 +39,7 @@ from common.errors import (
     TopicMissing,
 )
 from common.frontier import Frontier
-from common.kafka import intermediate_records, partition_offsets, topics
+from common.kafka import intermediate_records, partition_offsets, source_topics, topics
 from common.kafka.clients import create_admin_client, create_reader
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.consumer_group import create_commit_reader
@@ -167,7 +167,7 @@ class StageTwoAlone:
         self.record_reader = create_reader(settings.destination_cluster, settings)
         self.client = create_admin_client(settings.destination_cluster, settings)
         self.states = RouteStates(settings)
-        sources = topics.map_source_partitions(copied)
+        sources = source_topics.map_source_partitions(copied)
         ends = partition_offsets.list_end_offsets(self.client, sources)
         begins = partition_offsets.list_beginning_offsets(self.client, ends)
         newest = intermediate_records.read_newest_heads(

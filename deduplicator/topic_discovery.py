@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from common import clock
 from common.errors import ClusterUnreachable
-from common.kafka import topic_creation, topics
+from common.kafka import source_topics, topic_creation
 from common.kafka.clients import create_admin_client
 from common.route_states import HaltedRoutes
 from common.routes import Route
@@ -51,7 +51,7 @@ class TopicDiscovery:
         while not self.stopped.wait(INTERVAL_S):
             settings = self.settings.leave_out(self.halted.topics)
             try:
-                if not self.routes.issuperset(topics.describe_sources(settings, client)):
+                if not self.routes.issuperset(source_topics.describe_sources(settings, client)):
                     self.routes.update(topic_creation.prepare_topics(settings, known=self.routes))
             except ClusterUnreachable as unreachable:
                 log.warning("topics that match a pattern cannot be discovered now: %s", unreachable)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from common import source_pool
 from common.errors import SettingsInvalid, TopicMissing
-from common.kafka import permissions, topic_creation, topics
+from common.kafka import permissions, source_topics, topic_creation, topics
 from common.kafka.clients import create_admin_client
 from common.route_states import Kind, RouteState, RouteStates, describe_user, find_next_ms
 from common.routes import Route
@@ -71,7 +71,7 @@ def _check_topics(settings: Settings, routes: list[Route], kind: Kind) -> None:
 def _select_routes(settings: Settings, names: list[str]) -> list[Route]:
     """Those of these source topics; SettingsInvalid for one that no rule copies."""
     admin = create_admin_client(settings.source_cluster, settings)
-    routes = {route.source_topic: route for route in topics.list_routes(settings, admin)}
+    routes = {route.source_topic: route for route in source_topics.list_routes(settings, admin)}
     for name in names:
         if name not in routes:
             raise SettingsInvalid(

@@ -32,7 +32,7 @@ from common.errors import (
     Stop,
     TopicMissing,
 )
-from common.kafka import permissions, topic_creation, topics
+from common.kafka import permissions, source_topics, topic_creation
 from common.liveness import Liveness
 from common.metrics import EPOCH, RUNS
 from common.route_states import HaltedRoutes, build_waiting_error
@@ -227,7 +227,7 @@ class Stage:
         """Whether the topics that were asked are those of the plan; the next plan names one that
         was recreated since.
         """
-        return plan.sources == topics.describe_sources(
+        return plan.sources == source_topics.describe_sources(
             plan.settings, self.clients.source_admin, get_request_timeout_s(plan.settings)
         )
 

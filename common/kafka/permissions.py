@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from common import source_pool
 from common.errors import AccessRefused
-from common.kafka import topics
+from common.kafka import source_topics
 from common.kafka.clients import create_admin_client
 from common.kafka.cluster_requests import ask_cluster
 from common.kafka.needed_acls import Command, NeededPermission, list_needed
@@ -68,7 +68,7 @@ def find_missing(
 ) -> list[NeededPermission]:
     """What the clusters do not allow now, as far as they report it."""
     settings = source_pool.select_answering(settings)
-    routes = topics.list_routes(
+    routes = source_topics.list_routes(
         settings, create_admin_client(settings.source_cluster, settings), settings.connect_timeout_s
     )
     rows = [

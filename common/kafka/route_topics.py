@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from confluent_kafka.admin import AdminClient
 
 from common.frontier import Frontier
-from common.kafka import topic_fitness, topics
+from common.kafka import source_topics, topic_fitness, topics
 from common.kafka.clients import create_admin_clients
 from common.kafka.copied_configs import Entries
 from common.kafka.topics import Topic
@@ -94,7 +94,7 @@ def load_route_topics(settings: Settings) -> RouteTopics:
     """Describe the topics; TopicMissing and similar errors when a source topic does not exist."""
     source_admin, destination_admin = create_admin_clients(settings)
     timeout_s = settings.connect_timeout_s
-    sources = topics.describe_sources(settings, source_admin, timeout_s)
+    sources = source_topics.describe_sources(settings, source_admin, timeout_s)
     parked = topics.list_parked_topics(settings, sources)
     existing = topics.look_up(
         settings.destination_cluster,
@@ -107,7 +107,7 @@ def load_route_topics(settings: Settings) -> RouteTopics:
         for route, source in sources.items()
     ):
         # the source may have got partitions between the two requests
-        now = topics.describe_sources(settings, source_admin, timeout_s)
+        now = source_topics.describe_sources(settings, source_admin, timeout_s)
         sources = {route: now.get(route, source) for route, source in sources.items()}
     names = topics.list_names(settings.destination_cluster, destination_admin, timeout_s)
     brokers = topics.count_brokers(settings.destination_cluster, destination_admin, timeout_s)

@@ -1,26 +1,21 @@
-"""Describes topics: their ids, partitions and configurations, as their clusters report them; and
-the routes with their source topics.
-"""
+"""Describes topics: their ids, partitions and configurations, as their clusters report them."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Container, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from common import clock
 from common.envelope import compute_identity
 from common.errors import (
     ClusterUnreachable,
     SettingsInvalid,
-    SourceRecreated,
     TopicMissing,
-    TopicsUnfit,
 )
 from common.kafka import copied_configs
 from common.kafka.cluster_metadata import read_brokers, read_cluster_id
@@ -28,7 +23,6 @@ from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_cluster, ask_wi
 from common.routes import Route, TopicPartition
 from common.settings import Settings, destination_kind
 from common.settings.clusters import Cluster
-from common.suggestions import suggest
 
 log = logging.getLogger(__name__)
 
@@ -105,98 +99,11 @@ def look_up(
     return ask_cluster(cluster, client, timeout_s, partial(describe, client, names))
 
 
-def describe_sources(
-    settings: Settings, client: AdminClient, timeout_s: float = REQUEST_TIMEOUT_S
-) -> dict[Route, Topic]:
-    """Every route with its source topic; TopicMissing for a named one that does not exist,
-    TopicsUnfit when it lacks partitions of a range.
-    """
-    named = {route.source_topic for route in settings.build_routes()}
-    deadline = clock.monotonic() + timeout_s
-    while True:
-        routes = list_routes(settings, client, timeout_s)
-        existing = look_up(
-            settings.source_cluster, client, [route.source_topic for route in routes], timeout_s
-        )
-        missing = {route.source_topic for route in routes} - existing.keys()
-        if not missing:
-            return {route: _limit(route, existing[route.source_topic]) for route in routes}
-        if missing & named:
-            name = min(missing & named)
-            raise TopicMissing(
-                f"the source topic {name} does not exist at"
-                f" {settings.source_cluster.bootstrap_servers}"
-                f"{suggest(name, list_names(settings.source_cluster, client, timeout_s))}",
-                "Create it, or correct source.topic",
-                topic=name,
-            )
-        # a topic that fits a pattern: created or deleted between the two requests
-        if clock.monotonic() > deadline:
-            raise ClusterUnreachable(
-                f"the brokers of the {settings.source_cluster.name} cluster list the topic"
-                f" {min(missing)}, and then do not know it",
-                "Start again when all of them know the same topics",
-            )
-        clock.sleep(0.05)
-
-
-def _limit(route: Route, source: Topic) -> Topic:
-    """The source topic with the partitions of the route alone."""
-    if not (route.partitions.is_whole or route.partitions.fits(source.partitions)):
-        raise TopicsUnfit(
-            f"{route}: the source topic {source.name} has the partitions 0 to"
-            f" {source.partitions - 1}",
-            f"Correct the range; {source.name}[{route.partitions.first}-] has all that follow",
-        )
-    count = route.partitions.count_in(source.partitions)
-    return replace(source, partitions=count, other_partitions=source.partitions - count)
-
-
-def list_routes(
-    settings: Settings, client: AdminClient, timeout_s: float = REQUEST_TIMEOUT_S
-) -> list[Route]:
-    """The routes; with patterns, those of the topics that the principal may describe."""
-    names: Collection[str] = ()
-    if any(rule.is_pattern for rule in settings.rules):
-        names = list_names(settings.source_cluster, client, timeout_s)
-    return settings.build_routes(names)
-
-
 def list_names(cluster: Cluster, client: AdminClient, timeout_s: float) -> Collection[str]:
     """All topics of a cluster that the principal may describe."""
     return ask_cluster(
         cluster, client, timeout_s, lambda request_s: client.list_topics(timeout=request_s).topics
     )
-
-
-def list_source_partitions(copied: Mapping[Route, Topic]) -> list[TopicPartition]:
-    """Every partition of these sources."""
-    return list(map_source_partitions(copied).values())
-
-
-def list_intermediate_partitions(copied: Mapping[Route, Topic]) -> list[TopicPartition]:
-    """Every intermediate partition that these sources need."""
-    return list(map_source_partitions(copied))
-
-
-def map_source_partitions(copied: Mapping[Route, Topic]) -> dict[TopicPartition, TopicPartition]:
-    """Every partition of these sources, by intermediate partition."""
-    return {
-        route.get_intermediate(partition): route.get_source(partition)
-        for route, source in copied.items()
-        for partition in range(source.partitions)
-    }
-
-
-def check_identity(copied: str, now: Topic) -> None:
-    """SourceRecreated when the topic is not the one that the frontier names."""
-    if copied != now.identity:
-        raise SourceRecreated(
-            f"the source topic {now.name} is not the one that was copied (identity {copied}, now"
-            f" {now.identity}): it was deleted and recreated, or the address leads to another"
-            " cluster. To copy the new topic, give it another destination.topic",
-            topic=now.name,
-        )
 
 
 def list_written_topics(settings: Settings, copied: Collection[Route]) -> set[str]:
@@ -220,18 +127,6 @@ def list_parked_topics(settings: Settings, copied: Mapping[Route, Topic]) -> dic
             " rename one"
         )
     return parked
-
-
-def check_none_deleted(before: Iterable[Route], now: Container[Route]) -> None:
-    """TopicMissing when a source topic is gone; with a pattern, nothing else says so."""
-    for route in before:
-        if route not in now:
-            raise TopicMissing(
-                f"the source topic {route.source_topic} was deleted while it was copied: what had"
-                " not been copied is lost. Start again to go on without it;"
-                f" {route.destination_topic} stays as it is",
-                topic=route.source_topic,
-            )
 
 
 def describe_config(

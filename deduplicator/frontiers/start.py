@@ -21,7 +21,7 @@ from types import MappingProxyType
 from common import source_pool
 from common.errors import ClusterUnreachable, ForeignWriter, HangingTransaction
 from common.frontier import Frontier
-from common.kafka import partition_offsets, topics
+from common.kafka import partition_offsets, source_topics, topics
 from common.kafka.clients import create_admin_client
 from common.kafka.partition_offsets import GroupCommit
 from common.routes import Route, TopicPartition
@@ -169,8 +169,10 @@ class PartitionStarter:
         )
         settings = source_pool.select_answering(self.settings)
         source_admin = create_admin_client(settings.source_cluster, settings)
-        sources = topics.describe_sources(settings, source_admin, self.settings.connect_timeout_s)
-        topics.check_none_deleted([found.route for found in missing], sources)
+        sources = source_topics.describe_sources(
+            settings, source_admin, self.settings.connect_timeout_s
+        )
+        source_topics.check_none_deleted([found.route for found in missing], sources)
         topic_ids = {found.tp.topic: found.destination.topic_id for found in missing}
         started = {
             tp

@@ -22,7 +22,8 @@ from common.kafka import partition_offsets
 from common.kafka.clients import create_admin_client, create_reader
 from common.kafka.consumer_group import Group
 from common.kafka.route_topics import RouteTopics, find_gone
-from common.kafka.topics import Topic, list_intermediate_partitions
+from common.kafka.source_topics import list_intermediate_partitions
+from common.kafka.topics import Topic
 from common.kafka.visible_records import read_visible
 from common.liveness import Liveness
 from common.records import get_headers

@@ -23,7 +23,7 @@ from common.kafka.clients import create_reader
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.partition_offsets import list_bounds
 from common.kafka.route_topics import RouteTopics
-from common.kafka.topics import list_source_partitions
+from common.kafka.source_topics import list_source_partitions
 from common.kafka.visible_records import FROM_BEGINNING, PARTITIONS_MAX, read_visible
 from common.settings import destination_kind
 from common.settings.schema import Schemas

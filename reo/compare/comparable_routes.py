@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from confluent_kafka.admin import AdminClient
 
 from common.errors import NotComparable, TopicMissing
-from common.kafka import topics
+from common.kafka import source_topics, topics
 from common.kafka.topics import Topic
 from common.routes import SAME, Route
 from common.settings import Settings
@@ -39,7 +39,7 @@ def find_comparable(
     settings name does not exist.
     """
     return select_comparable(
-        settings, topics.describe_sources(settings, source_admin, settings.connect_timeout_s)
+        settings, source_topics.describe_sources(settings, source_admin, settings.connect_timeout_s)
     )
 
 

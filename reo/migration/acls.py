@@ -24,7 +24,7 @@ from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, R
 
 from common import source_pool
 from common.errors import MoveRefused
-from common.kafka import topics
+from common.kafka import source_topics
 from common.kafka.clients import create_admin_clients
 from common.routes import Route
 from common.settings import Settings, destination_kind
@@ -99,7 +99,9 @@ class AclComparison:
             client.check_authorizer()
         self.rows = [
             row
-            for route in topics.describe_sources(settings, source_admin, settings.connect_timeout_s)
+            for route in source_topics.describe_sources(
+                settings, source_admin, settings.connect_timeout_s
+            )
             for row in self._compare(route)
         ]
 

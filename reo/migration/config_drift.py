@@ -22,7 +22,14 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from common import source_pool
 from common.errors import ReoError, TopicsUnfit
-from common.kafka import copied_configs, permissions, topic_creation, topic_fitness, topics
+from common.kafka import (
+    copied_configs,
+    permissions,
+    source_topics,
+    topic_creation,
+    topic_fitness,
+    topics,
+)
 from common.kafka.clients import create_admin_clients
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_with_retries
 from common.kafka.copied_configs import LIMIT, Entries
@@ -76,7 +83,7 @@ class ConfigDrift:
         self.settings = settings = source_pool.select_answering(settings)
         timeout_s = settings.connect_timeout_s
         source_admin, self.destination_admin = create_admin_clients(settings)
-        sources = topics.describe_sources(settings, source_admin, timeout_s)
+        sources = source_topics.describe_sources(settings, source_admin, timeout_s)
         names = topics.list_written_topics(settings, sources)
         self.existing = topics.look_up(
             settings.destination_cluster, self.destination_admin, names, timeout_s

@@ -20,7 +20,13 @@ from dataclasses import fields
 from common import source_pool
 from common.errors import FrontierLost, MoveRefused, ReoError
 from common.frontier import KEPT, Frontier, LastRecord
-from common.kafka import partition_offsets, permissions, topic_creation, topics, visible_records
+from common.kafka import (
+    partition_offsets,
+    permissions,
+    source_topics,
+    topic_creation,
+    visible_records,
+)
 from common.kafka.clients import create_admin_client, create_admin_clients, create_reader
 from common.kafka.consumer_group import Commit, Group
 from common.kafka.topics import Topic
@@ -197,7 +203,7 @@ class ReverseCopy:
         """By the intermediate partition of the other direction. The epoch is above that of an
         earlier copy: what is on the intermediate topic is not of this one.
         """
-        reverse_sources = topics.describe_sources(self.reverse, self.destination_admin)
+        reverse_sources = source_topics.describe_sources(self.reverse, self.destination_admin)
         new_sources = {
             route.source_topic: (route, topic) for route, topic in reverse_sources.items()
         }
@@ -209,7 +215,7 @@ class ReverseCopy:
             epoch = 1 + max((commit.frontier.epoch for commit in earlier.values()), default=-1)
             for tp in intermediates:
                 ended = self.ended[reverse_route.get_source(tp.partition)]
-                topics.check_identity(ended.source_identity, source)
+                source_topics.check_identity(ended.source_identity, source)
                 frontiers[tp] = build_reverse_frontier(
                     ended, new_source.identity, source.topic_id, epoch
                 )
@@ -268,7 +274,7 @@ def _end_denial(settings: Settings, is_known: bool) -> str:
     returns what was done.
     """
     client = create_admin_client(settings.source_cluster, settings)
-    routes = topics.list_routes(settings, client, settings.connect_timeout_s)
+    routes = source_topics.list_routes(settings, client, settings.connect_timeout_s)
     names = sorted({route.source_topic for route in routes})
     denial = WriteDenial(settings.source_cluster, client)
     denied = denial.find_denied(names)

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from common import clock
-from common.kafka import topics
+from common.kafka import source_topics
 from common.kafka.topics import Topic
 from common.routes import Route, TopicPartition, name_some
 from common.settings import Settings
@@ -42,7 +42,7 @@ class CutoverPlan:
     def __init__(
         self, moving: MovingTopics, quiet_s: float, resume: str | None, deny_writes: bool
     ) -> None:
-        sources = topics.describe_sources(moving.settings, moving.source_admin)
+        sources = source_topics.describe_sources(moving.settings, moving.source_admin)
         self.to_compare = prepare_steps(moving.settings, sources, ResumeFile(resume)).total_offsets
         """Source offsets that `reo verify` has still to read."""
         if deny_writes:

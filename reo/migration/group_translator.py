@@ -17,7 +17,7 @@ from common.errors import (
     TopicMissing,
 )
 from common.frontier import Frontier
-from common.kafka import partition_offsets, permissions, topics
+from common.kafka import partition_offsets, permissions, source_topics, topics
 from common.kafka.clients import create_admin_clients
 from common.kafka.consumer_group import Commit, Group
 from common.kafka.coordinator_client import CoordinatorClient
@@ -166,14 +166,14 @@ class GroupTranslator:
         """
         routes = {route.intermediate_topic: route for route in self.sources}
         commits = self.group.read_commits(
-            topics.list_intermediate_partitions(self.sources), require_stable
+            source_topics.list_intermediate_partitions(self.sources), require_stable
         )
         frontiers = {}
         for tp, commit in commits.items():
             route, frontier = routes[tp.topic], commit.frontier
             # with failover any candidate may answer, and what it has is compared instead
             if not self.settings.failover:
-                topics.check_identity(frontier.source_identity, self.sources[route])
+                source_topics.check_identity(frontier.source_identity, self.sources[route])
             copy = self.destinations.get(route.destination_topic)
             if copy is not None and frontier.destination_topic_id == copy.topic_id:
                 frontiers[route.get_source(tp.partition)] = frontier

@@ -18,7 +18,7 @@ from confluent_kafka import TopicPartition as ClientTopicPartition
 from common import clock
 from common.errors import HangingTransaction, StageFailed
 from common.frontier import Move
-from common.kafka import partition_offsets, permissions, topics
+from common.kafka import partition_offsets, permissions, source_topics, topics
 from common.kafka.client_errors import translate
 from common.kafka.clients import create_admin_client, create_idempotent_producer, create_reader
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
@@ -107,7 +107,7 @@ class MoveRecord:
         while True:
             try:
                 return self.group.read_commits(
-                    topics.list_intermediate_partitions(self.sources), require_stable=True
+                    source_topics.list_intermediate_partitions(self.sources), require_stable=True
                 )
             except HangingTransaction:
                 if clock.monotonic() > deadline:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from common import source_pool
 from common.errors import MoveRefused, SettingsInvalid
-from common.kafka import needed_acls, partition_offsets, permissions, topics
+from common.kafka import needed_acls, partition_offsets, permissions, source_topics
 from common.kafka.coordinator_client import CoordinatorClient
 from common.route_states import describe_halted
 from common.routes import TopicPartition
@@ -112,9 +112,9 @@ class MovingTopics:
 
     def read_ends(self) -> Ends:
         """The end of every partition at the source."""
-        sources = topics.describe_sources(self.settings, self.source_admin)
+        sources = source_topics.describe_sources(self.settings, self.source_admin)
         return partition_offsets.list_end_offsets(
-            self.source_admin, topics.list_source_partitions(sources)
+            self.source_admin, source_topics.list_source_partitions(sources)
         )
 
     def find_open(self, ends: Ends) -> list[TopicPartition]:

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 from common import source_pool
 from common.envelope import EnvelopeInvalid, EnvelopeRecord, read_records
 from common.errors import ForeignRecord, StageFailed, TopicMissing
-from common.kafka import partition_offsets, permissions, topics, visible_records
+from common.kafka import partition_offsets, permissions, source_topics, topics, visible_records
 from common.kafka.clients import create_admin_client, create_admin_clients, create_reader
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.intermediate_records import build_foreign_record_error, parse_intermediate
@@ -40,7 +40,7 @@ def list_partitions(settings: Settings, partition: int | None) -> dict[TopicPart
     source partition; TopicMissing when there are none.
     """
     source_admin, client = create_admin_clients(settings)
-    routes = topics.list_routes(settings, source_admin, settings.connect_timeout_s)
+    routes = source_topics.list_routes(settings, source_admin, settings.connect_timeout_s)
     names = [route.intermediate_topic for route in routes]
     intermediate_topics = topics.look_up(
         settings.destination_cluster, client, names, settings.connect_timeout_s

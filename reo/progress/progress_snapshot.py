@@ -21,7 +21,7 @@ from confluent_kafka import Consumer
 from common import clock
 from common.errors import ClusterUnreachable, MoveRefused
 from common.frontier import Frontier
-from common.kafka import partition_offsets, topics, visible_records
+from common.kafka import partition_offsets, source_topics, topics, visible_records
 from common.kafka.consumer_group import Group
 from common.kafka.intermediate_records import parse_intermediate
 from common.kafka.partition_offsets import GroupCommit
@@ -110,7 +110,7 @@ class SnapshotReader:
         FrontierUnreadable when a commit is not reo's.
         """
         settings, timeout_s = self.settings, self.settings.connect_timeout_s
-        sources = topics.describe_sources(settings, self.clients.source_admin, timeout_s)
+        sources = source_topics.describe_sources(settings, self.clients.source_admin, timeout_s)
         existing = topics.look_up(
             settings.destination_cluster,
             self.clients.destination_admin,

@@ -29,7 +29,7 @@ from common.errors import (
     TopicMissing,
 )
 from common.frontier import Frontier
-from common.kafka import partition_offsets, permissions, topic_creation, topics
+from common.kafka import partition_offsets, permissions, source_topics, topic_creation, topics
 from common.kafka.clients import create_reader
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.partition_offsets import GroupCommit
@@ -100,7 +100,7 @@ class Planner:
                 self._wait_for_resume()
                 continue
             self.halted.add(prepared)
-            frontiers = self._install_epoch(topics.map_source_partitions(prepared))
+            frontiers = self._install_epoch(source_topics.map_source_partitions(prepared))
             if frontiers is None:
                 continue
             try:
@@ -114,7 +114,7 @@ class Planner:
                 raise
             # another source can have partitions that the one before it did not have
             if source is not None and frontiers.keys() >= set(
-                topics.list_intermediate_partitions(source.sources)
+                source_topics.list_intermediate_partitions(source.sources)
             ):
                 self.clients.use_source(source.settings)
                 # an intermediate topic was deleted just now: the next round creates it
@@ -156,7 +156,7 @@ class Planner:
             if clock.monotonic() > list_again_at_s:
                 list_again_at_s = clock.monotonic() + PREPARE_AGAIN_S
                 with suppress(ClusterUnreachable):
-                    if topics.list_routes(self.settings, self.clients.source_admin):
+                    if source_topics.list_routes(self.settings, self.clients.source_admin):
                         return
 
     def is_prepared(self, plan: Plan, now: Mapping[Route, Topic]) -> bool:
@@ -177,7 +177,7 @@ class Planner:
                 log.warning("new topics or partitions cannot be prepared now: %s", silent)
             except Stop:  # the next plan repairs or names it
                 return True
-        new = topics.map_source_partitions(now).keys() - plan.start_offsets.keys()
+        new = source_topics.map_source_partitions(now).keys() - plan.start_offsets.keys()
         missing = new - self.try_read_commits(new).keys()
         if missing:
             self._log_waiting(sorted(missing), {})
@@ -250,7 +250,7 @@ class Planner:
         while True:
             self.liveness.report_waiting("source")
             sources = topic_creation.prepare_topics(settings, self.liveness.beat)
-            topics.check_none_deleted(self.last_sources, sources)
+            source_topics.check_none_deleted(self.last_sources, sources)
             if sources or self.left_out or self.settings.stop_at_end or self.stopping():
                 self.last_sources = sources
                 return sources

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from common import clock
 from common.errors import ClusterUnreachable, TopicMissing
-from common.kafka import partition_offsets, topics, visible_records
+from common.kafka import partition_offsets, source_topics, topics, visible_records
 from common.kafka.partition_offsets import EndOffset, GroupCommit
 from common.routes import Route, TopicPartition
 from common.settings import Settings
@@ -146,10 +146,10 @@ def describe_sources(settings: Settings, clients: Clients, plan: Plan) -> dict[R
     """Every route with its source topic as it is now; TopicMissing when a source topic of this
     run is gone.
     """
-    sources = topics.describe_sources(
+    sources = source_topics.describe_sources(
         settings, clients.source_admin, get_request_timeout_s(settings)
     )
-    topics.check_none_deleted(plan.sources, sources)
+    source_topics.check_none_deleted(plan.sources, sources)
     return sources
 
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from common import source_pool
 from common.errors import ReoError, SourceTruncated
 from common.frontier import Frontier
-from common.kafka import permissions, topic_creation, topics
+from common.kafka import permissions, source_topics, topic_creation
 from common.kafka.clients import create_admin_client, create_reader
 from common.routes import TopicPartition
 from common.settings import Settings
@@ -80,7 +80,7 @@ def inspect_single_source(
 
 def _check_identities(sources: SourceTopics, frontiers: Frontiers) -> None:
     for route, _, frontier in tail_comparison.match_routes(sources, frontiers):
-        topics.check_identity(frontier.source_identity, sources[route])
+        source_topics.check_identity(frontier.source_identity, sources[route])
 
 
 def _check_single_source(

@@ -18,7 +18,7 @@ from contextlib import suppress
 
 from common import clock, failpoints
 from common.errors import ReoError
-from common.kafka import partition_offsets, topics
+from common.kafka import partition_offsets, source_topics, topics
 from common.kafka.partition_offsets import EndOffset, GroupCommit
 from common.lag_gauges import LagReporter
 from common.routes import Route, TopicPartition
@@ -180,7 +180,7 @@ class Watch:
 
     def _check_identities(self, now: Mapping[Route, topics.Topic]) -> None:
         for route, source in self.plan.sources.items():
-            topics.check_identity(source.identity, now[route])
+            source_topics.check_identity(source.identity, now[route])
 
     def _write_empty_ranges(self, now: ClusterSnapshot) -> None:
         """Write that the source has nothing to copy after the frontier, where that is certain."""

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from prometheus_client import REGISTRY
 
 from common.errors import ClusterUnreachable, SourceRecreated
-from common.kafka import partition_offsets, topic_creation, topics
+from common.kafka import partition_offsets, source_topics, topic_creation
 from common.kafka.clients import create_admin_client
 from common.routes import TopicPartition
 from common.settings import Settings, load
@@ -99,7 +99,7 @@ def watch_first_candidate(
     stage = create_stage(settings)
     stage.pool.current = 0
     identities = {route: source.identity for route, source in sources.items()}
-    begins = dict.fromkeys(topics.list_intermediate_partitions(sources), 0)
+    begins = dict.fromkeys(source_topics.list_intermediate_partitions(sources), 0)
     return stage, create_watch(stage, Plan(1, on, sources, identities, begins, {}))
 
 
@@ -135,7 +135,7 @@ def test_a_candidate_is_not_waited_for_longer_than_is_said(
     create_identical_topics(candidates, topic, 0)
     stage, watch = watch_first_candidate(candidates, clusters, topic, "failover")
     assert stage._evaluate_run(watch) is None
-    described, asked = topics.describe_sources, TimeOuts(stage.clients.source_admin)
+    described, asked = source_topics.describe_sources, TimeOuts(stage.clients.source_admin)
     stage.clients.source_admin = cast(AdminClient, asked)
 
     def then_still(*arguments: Any) -> SourceTopics:
@@ -145,7 +145,7 @@ def test_a_candidate_is_not_waited_for_longer_than_is_said(
         freeze_broker(one)
         return found
 
-    monkeypatch.setattr(topics, "describe_sources", then_still)
+    monkeypatch.setattr(source_topics, "describe_sources", then_still)
     until(
         lambda: stage._evaluate_run(watch) is None and asked.found,
         "it stands still in the middle of a look at it",

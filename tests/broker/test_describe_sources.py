@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from common.errors import TopicMissing
-from common.kafka import topics
+from common.kafka import source_topics, topics
 from common.kafka.clients import create_admin_client
 from common.settings import load
 from common.settings.clusters import Cluster
@@ -41,7 +41,7 @@ def test_a_topic_of_a_pattern_may_vanish_between_two_requests(
     clusters.source.create(f"{topic}-kept", 2)
     settings = load(build_topics_environment(clusters, topic, f"^{topic}-.*"))
     admin = create_admin_client(settings.source_cluster, settings)
-    described = topics.describe_sources(settings, admin)
+    described = source_topics.describe_sources(settings, admin)
     assert not clusters.source.partitions(deleted_topic)
     assert [source.name for source in described.values()] == [f"{topic}-kept"]
 
@@ -53,4 +53,4 @@ def test_a_topic_that_the_settings_name_is_missing(
     settings = load(build_topics_environment(clusters, topic, deleted_topic))
     admin = create_admin_client(settings.source_cluster, settings)
     with pytest.raises(TopicMissing, match=f"the source topic {deleted_topic} does not exist"):
-        topics.describe_sources(settings, admin)
+        source_topics.describe_sources(settings, admin)

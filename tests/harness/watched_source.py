@@ -15,7 +15,7 @@ from common import clock
 from common.envelope import Head
 from common.errors import ReoError, SourceTruncated
 from common.frontier import Frontier
-from common.kafka import partition_offsets, topics, visible_records
+from common.kafka import partition_offsets, source_topics, visible_records
 from common.kafka.partition_offsets import EndOffset, GroupCommit
 from common.kafka.topics import Topic
 from common.lag_gauges import LagReporter
@@ -72,7 +72,7 @@ class WatchedSource:
     def use(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """From now on."""
         monkeypatch.setattr(clock, "monotonic", lambda: self.now_s)
-        monkeypatch.setattr(topics, "describe_sources", lambda *_: {ROUTE: TOPIC})
+        monkeypatch.setattr(source_topics, "describe_sources", lambda *_: {ROUTE: TOPIC})
         monkeypatch.setattr(partition_offsets, "list_beginning_offsets", self.list_beginnings)
         monkeypatch.setattr(partition_offsets, "list_end_offsets", self.list_ends)
         monkeypatch.setattr(partition_offsets, "list_stable_ends", self.list_stable_ends)

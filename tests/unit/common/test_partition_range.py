@@ -11,7 +11,7 @@ import pytest
 
 from common import topic_rules
 from common.errors import SettingsInvalid, TopicsUnfit
-from common.kafka import topic_fitness, topics
+from common.kafka import source_topics, topic_fitness
 from common.kafka.topics import Topic
 from common.partition_range import WHOLE, PartitionRange, parse_intermediate_topic
 from common.routes import Route, TopicPartition
@@ -142,7 +142,7 @@ def test_a_route_translates_partitions() -> None:
 def limit(rule: str, partitions: int) -> tuple[Route, Topic]:
     """A route, and its source topic with so many partitions."""
     route = load_route(rule)
-    return route, topics._limit(route, Topic("orders", "id", partitions, "cluster"))
+    return route, source_topics._limit(route, Topic("orders", "id", partitions, "cluster"))
 
 
 @pytest.mark.parametrize("rule", ["orders[4-6]", "orders[6-]", "orders[6-7]"])

@@ -15,7 +15,7 @@ import pytest
 from common.envelope import compute_identity
 from common.errors import FrontierLost, SettingsInvalid
 from common.frontier import Frontier, LastRecord
-from common.kafka import partition_offsets, topics
+from common.kafka import partition_offsets, source_topics
 from common.kafka.partition_offsets import GroupCommit
 from common.kafka.topics import Topic
 from common.routes import Route, TopicPartition
@@ -192,7 +192,7 @@ def test_start_offsets_are_checked_again_for_a_new_destination(
         return dict.fromkeys(tps, 500), dict.fromkeys(tps, 900)
 
     monkeypatch.setattr(module, "create_admin_client", lambda *_: None)
-    monkeypatch.setattr(topics, "describe_sources", describe_sources)
+    monkeypatch.setattr(source_topics, "describe_sources", describe_sources)
     monkeypatch.setattr(partition_offsets, "list_bounds", list_bounds)
     commits = {
         TopicPartition("all-proxy", 0): GroupCommit(

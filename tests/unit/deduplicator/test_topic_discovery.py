@@ -9,7 +9,7 @@ import pytest
 
 from common import clock
 from common.errors import TopicMissing
-from common.kafka import topic_creation, topics
+from common.kafka import source_topics, topic_creation
 from common.routes import Route
 from common.settings import load
 from deduplicator import topic_discovery
@@ -43,7 +43,7 @@ def test_an_error_is_raised_once_and_discovery_goes_on(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(clock, "start_thread", lambda *_: None)
     monkeypatch.setattr(topic_discovery, "create_admin_client", lambda *_: None)
-    monkeypatch.setattr(topics, "describe_sources", describe_sources)
+    monkeypatch.setattr(source_topics, "describe_sources", describe_sources)
     monkeypatch.setattr(topic_creation, "prepare_topics", prepare_topics)
     discovery = TopicDiscovery(settings, [OLD], NONE_HALTED)
     discovery.stopped = cast(Any, SimpleNamespace(wait=lambda _: not answers))

@@ -13,7 +13,7 @@ from confluent_kafka.admin import (
     ResourcePatternType,
 )
 
-from common.kafka import topics
+from common.kafka import source_topics
 from common.routes import SAME, Route
 from common.settings import load
 from reo.migration import acls
@@ -66,7 +66,7 @@ def test_who_may_read_a_source_may_read_no_more(
     route = Route("orders", "all", "all-proxy", mapping, shared=shared)
     monkeypatch.setattr(acls, "AclClient", FakeAcls)
     monkeypatch.setattr(acls, "create_admin_clients", lambda *_: (None, None))
-    monkeypatch.setattr(topics, "describe_sources", lambda *_: {route: SimpleNamespace()})
+    monkeypatch.setattr(source_topics, "describe_sources", lambda *_: {route: SimpleNamespace()})
     settings = load(
         {
             "REO_SOURCE_BOOTSTRAP_SERVERS": "a:1",

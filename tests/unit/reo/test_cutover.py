@@ -21,7 +21,7 @@ from common.errors import (
     SettingsInvalid,
     TopicMissing,
 )
-from common.kafka import topics
+from common.kafka import source_topics, topics
 from common.routes import TopicPartition
 from common.settings import Settings, load
 from common.settings.clusters import Cluster
@@ -162,7 +162,7 @@ def test_what_is_refused_is_refused_before_writes_are_denied(
     monkeypatch.setattr(run, "wait_for_producers", lambda: pytest.fail("writes were denied"))
     with pytest.raises(kind):
         run.run(deny_writes=True)
-    monkeypatch.setattr(topics, "describe_sources", lambda *_: sources)
+    monkeypatch.setattr(source_topics, "describe_sources", lambda *_: sources)
     with pytest.raises(kind):
         CutoverPlan(cast(Any, moving), 0.0, str(resume), False)
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from common.errors import ClusterUnreachable, StageFailed
-from common.kafka import partition_offsets, topics, visible_records
+from common.kafka import partition_offsets, source_topics, topics, visible_records
 from common.routes import TopicPartition
 from common.settings import load
 from reo.progress import inspect
@@ -89,7 +89,7 @@ def test_a_cluster_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch
 
     settings = load(GOOD)
     monkeypatch.setattr(inspect, "create_admin_clients", lambda _: (None, None))
-    monkeypatch.setattr(topics, "list_routes", lambda *_: settings.build_routes())
+    monkeypatch.setattr(source_topics, "list_routes", lambda *_: settings.build_routes())
     monkeypatch.setattr(topics, "ask_cluster", fail)
     with pytest.raises(ClusterUnreachable):
         inspect.list_partitions(settings, None)

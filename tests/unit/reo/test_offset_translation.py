@@ -19,7 +19,7 @@ from common.errors import (
     SourceRecreated,
 )
 from common.frontier import Frontier, LastRecord
-from common.kafka import partition_offsets, permissions, topics, visible_records
+from common.kafka import partition_offsets, permissions, source_topics, topics, visible_records
 from common.kafka.consumer_group import Commit, Group
 from common.kafka.topics import Topic
 from common.records import compute_message_checksum
@@ -95,7 +95,7 @@ class FakeClusters:
         self.frontier = Frontier(6, 1, self.source.identity, 1, "copy-id", 2, 0, last_record=last)
         (route,) = self.settings.build_routes([])
         for holder, name, answer in (
-            (topics, "describe_sources", lambda *_: {route: self.source}),
+            (source_topics, "describe_sources", lambda *_: {route: self.source}),
             (topics, "look_up", lambda *_: {COPY.topic: self.destination}),
             (visible_records, "read_visible", self._read),
             (

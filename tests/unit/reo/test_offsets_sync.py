@@ -16,7 +16,7 @@ from common.errors import (
     StageFailed,
     TopicMissing,
 )
-from common.kafka import topics
+from common.kafka import source_topics, topics
 from common.kafka.topics import Topic
 from common.routes import Route, TopicPartition
 from reo.migration import offsets_sync
@@ -98,10 +98,10 @@ def test_a_copy_that_was_deleted_holds_up_no_other(monkeypatch: pytest.MonkeyPat
     """
     clusters, gone = FakeClusters(monkeypatch), TopicPartition("gone", 0)
     sources = {
-        **topics.describe_sources(clusters.settings, cast(Any, None)),
+        **source_topics.describe_sources(clusters.settings, cast(Any, None)),
         Route("gone", "gone-copy", "gone-reo"): Topic("gone", "gone-id", 1, "source-cluster"),
     }
-    monkeypatch.setattr(topics, "describe_sources", lambda *_: sources)
+    monkeypatch.setattr(source_topics, "describe_sources", lambda *_: sources)
     clusters.at_source.committed[gone], clusters.ends[gone] = 5, 9
     sync = OffsetsSync(clusters.settings, GROUP)
     (group,) = sync.sync()

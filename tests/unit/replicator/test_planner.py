@@ -19,7 +19,7 @@ from common.errors import (
     SourceTruncated,
     TopicMissing,
 )
-from common.kafka import permissions, topic_creation, topics
+from common.kafka import permissions, source_topics, topic_creation, topics
 from common.kafka.topics import Topic
 from common.liveness import Liveness
 from common.routes import Route, TopicPartition
@@ -129,7 +129,7 @@ def test_a_topic_that_appears_while_all_are_paused_is_copied(
 
     monkeypatch.setattr(clock, "sleep", sleep)
     monkeypatch.setattr(clock, "monotonic", lambda: now_s)
-    monkeypatch.setattr(topics, "list_routes", list_routes)
+    monkeypatch.setattr(source_topics, "list_routes", list_routes)
     monkeypatch.setattr(planner.liveness, "set_ready", set_ready)
     planner._wait_for_resume()
     assert (asked, bool(ready)) == (3, is_answered)
@@ -170,7 +170,7 @@ def plan_with(
     monkeypatch.setattr(planner, "_has_moved", lambda _: has_moved.pop(0))
     monkeypatch.setattr("replicator.runs.planner.wait_unless_stopping", lambda *_: None)
     monkeypatch.setattr(
-        topics,
+        source_topics,
         "list_intermediate_partitions",
         lambda count: [TopicPartition(TP.topic, partition) for partition in range(count or 1)],
     )

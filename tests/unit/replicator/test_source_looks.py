@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from common.errors import SourceRecreated, SourceTruncated
-from common.kafka import topics
+from common.kafka import source_topics
 from tests.harness.watched_source import HERE, ROUTE, TOPIC, WatchedSource
 
 RECORDS = dict.fromkeys(range(10), True) | dict.fromkeys(range(10, 20), False)
@@ -132,7 +132,7 @@ def test_a_look_without_an_answer_hides_no_other_topic(
     def recreate() -> None:
         source.records.clear()
         other = replace(TOPIC, topic_id="another")
-        monkeypatch.setattr(topics, "describe_sources", lambda *_: {ROUTE: other})
+        monkeypatch.setattr(source_topics, "describe_sources", lambda *_: {ROUTE: other})
 
     source.before_look = recreate
     with pytest.raises(SourceRecreated):

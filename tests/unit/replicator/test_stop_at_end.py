@@ -15,7 +15,7 @@ from common import clock, stop_at_end
 from common.envelope import Head
 from common.errors import ClusterUnreachable, SourceTruncated
 from common.frontier import Frontier
-from common.kafka import partition_offsets, topics
+from common.kafka import partition_offsets, source_topics
 from common.kafka.partition_offsets import GroupCommit
 from common.settings import load
 from common.stop_at_end import build_target
@@ -170,7 +170,7 @@ def test_nothing_is_complete_that_cannot_be_told(
         monkeypatch.setattr(partition_offsets, "list_end_offsets", be_away)
     else:
         recreated = {ROUTE: replace(TOPIC, topic_id="new")}
-        monkeypatch.setattr(topics, "describe_sources", lambda *_: recreated)
+        monkeypatch.setattr(source_topics, "describe_sources", lambda *_: recreated)
     assert one._find_left(source.build_plan(30)) == "unknown"
     assert not one.targets
 

@@ -13,7 +13,7 @@ from confluent_kafka.admin import ConfigSource
 from common import clock
 from common.envelope import OFFSET_MAX, EnvelopeRecord, Head
 from common.errors import TopicMissing, TopicsUnfit
-from common.kafka import route_topics, topic_creation, topics
+from common.kafka import route_topics, source_topics, topic_creation, topics
 from common.kafka.copied_configs import ENVELOPE_EXTRA_BYTES, LIMIT
 from common.kafka.route_topics import RouteTopics
 from common.kafka.topics import Topic
@@ -36,7 +36,7 @@ def test_each_topic_is_a_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
         route: Topic(route.source_topic, "id", 1, "source") for route in settings.build_routes()
     }
     told: list[str] = []
-    monkeypatch.setattr(topics, "describe_sources", lambda *_: copied)
+    monkeypatch.setattr(source_topics, "describe_sources", lambda *_: copied)
     monkeypatch.setattr(topics, "look_up", lambda *_: {})
     monkeypatch.setattr(topics, "count_brokers", lambda *_: 1)
     monkeypatch.setattr(topics, "list_names", lambda *_: ())
