@@ -5,21 +5,12 @@ reports. Why no broker answers at all is found out in `cluster_requests`.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from confluent_kafka import KafkaError, KafkaException, ThrottleEvent
 
-from common.errors import (
-    AccessRefused,
-    ClusterUnreachable,
-    Fenced,
-    HangingTransaction,
-    RecordRefused,
-    ReoError,
-    SettingsInvalid,
-    StageFailed,
-    TopicMissing,
-    TopicsUnfit,
-)
+from common import errors
+from common.errors import Fenced, ReoError, StageFailed
 from common.metrics import CLIENT_ERRORS
 from common.settings.clusters import Cluster
 
@@ -36,174 +27,73 @@ NAMED_BY_BROKER = re.compile(r"(\S+)/(\d+): ")
 writes "bootstrap" in place of the id.
 """
 AFTER = re.compile(r" \(after \d+ms in state \w+(, \d+ identical error\(s\) suppressed)?\)")
-ERRORS: tuple[tuple[tuple[int, ...], type[ReoError], str], ...] = (
-    (
-        (
-            KafkaError.TOPIC_AUTHORIZATION_FAILED,
-            KafkaError.GROUP_AUTHORIZATION_FAILED,
-            KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-            KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            KafkaError.SASL_AUTHENTICATION_FAILED,
-            KafkaError._AUTHENTICATION,
-        ),
-        AccessRefused,
-        "Check the credentials and the permissions of this principal",
-    ),
-    (
-        (
-            KafkaError.UNKNOWN_TOPIC_OR_PART,
-            KafkaError._UNKNOWN_TOPIC,
-            KafkaError._UNKNOWN_PARTITION,
-            KafkaError.UNKNOWN_TOPIC_ID,
-        ),
-        TopicMissing,
-        "Create the topic, or correct its name in the settings",
-    ),
-    (
-        (
-            KafkaError.INVALID_CONFIG,
-            KafkaError.INVALID_PARTITIONS,
-            KafkaError.INVALID_REPLICA_ASSIGNMENT,
-            KafkaError.POLICY_VIOLATION,
-        ),
-        TopicsUnfit,
-        (
-            "Create or change the topic as the cluster requires it; if it is the number of "
-            "replicas, set topics.replication_factor, or for an intermediate topic "
-            "intermediate.replication_factor"
-        ),
-    ),
-    (
-        (KafkaError.INVALID_REPLICATION_FACTOR,),
-        TopicsUnfit,
-        (
-            "To no more than the cluster has brokers, set topics.replication_factor, or for an "
-            "intermediate topic intermediate.replication_factor"
-        ),
-    ),
-    (
-        (KafkaError.TOPIC_EXCEPTION,),
-        TopicsUnfit,
-        (
-            "Name another one (destination.topic, intermediate.topic, or a rule in topics), or "
-            "delete the topic with which it collides"
-        ),
-    ),
-    (
-        (KafkaError.OFFSET_METADATA_TOO_LARGE,),
-        TopicsUnfit,
-        (
-            "It holds the frontier, about 300 bytes: set offset.metadata.max.bytes of the "
-            "destination's brokers to the default, 4096"
-        ),
-    ),
-    (
-        (KafkaError.INVALID_COMMIT_OFFSET_SIZE,),
-        TopicsUnfit,
-        (
-            "A commit has up to 100 partitions, each about 300 bytes and the topic's name: set "
-            "max.message.bytes of __consumer_offsets to the default, 1048588"
-        ),
-    ),
-    (
-        (KafkaError.MSG_SIZE_TOO_LARGE,),
-        RecordRefused,
-        (
-            "Raise max.message.bytes of the topic. A record that the source's producers have "
-            "compressed can fit if it is compressed again: set producer.compression_type"
-        ),
-    ),
-    (
-        (KafkaError.RECORD_LIST_TOO_LARGE,),
-        RecordRefused,
-        (
-            "Raise max.message.bytes of the topic. A record that the source's producers have "
-            "compressed can fit if it is compressed again: set producer.compression_type, or "
-            "raise segment.bytes of the topic"
-        ),
-    ),
-    (
-        (KafkaError.INVALID_TIMESTAMP,),
-        RecordRefused,
-        "Widen message.timestamp.before.max.ms and message.timestamp.after.max.ms of the topic",
-    ),
-    (
-        (KafkaError.INVALID_RECORD,),
-        RecordRefused,
-        (
-            "A compacted topic takes no record without a key: if it is one, set its "
-            "cleanup.policy to delete, or leave such records out with a filter"
-        ),
-    ),
-    (
-        (
-            KafkaError._FENCED,
-            KafkaError.FENCED_INSTANCE_ID,
-            KafkaError.INVALID_PRODUCER_EPOCH,
-            KafkaError.PRODUCER_FENCED,
-        ),
-        Fenced,
-        "",
-    ),
-    (
-        (KafkaError.INVALID_TRANSACTION_TIMEOUT,),
-        SettingsInvalid,
-        (
-            "Lower deduplicator.transaction_timeout_ms, or raise transaction.max.timeout.ms of "
-            "the destination's brokers"
-        ),
-    ),
-    (
-        (KafkaError.INVALID_SESSION_TIMEOUT,),
-        SettingsInvalid,
-        (
-            "Lower deduplicator.session_timeout_ms, or raise group.max.session.timeout.ms of the "
-            "destination's brokers"
-        ),
-    ),
-    (
-        (KafkaError.UNSTABLE_OFFSET_COMMIT,),
-        HangingTransaction,
-        (
-            "`reo recover` names the command that aborts the transaction, then finds the frontier "
-            "from the data"
-        ),
-    ),
-    (
-        (
-            KafkaError._ALL_BROKERS_DOWN,
-            KafkaError._TRANSPORT,
-            KafkaError._TIMED_OUT,
-            KafkaError._RESOLVE,
-            KafkaError.REQUEST_TIMED_OUT,
-            KafkaError.NOT_LEADER_FOR_PARTITION,
-            KafkaError.LEADER_NOT_AVAILABLE,
-            KafkaError.COORDINATOR_NOT_AVAILABLE,
-            KafkaError.NOT_COORDINATOR,
-            KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-            KafkaError.NETWORK_EXCEPTION,
-            KafkaError.UNKNOWN_LEADER_EPOCH,
-            KafkaError.FENCED_LEADER_EPOCH,
-            KafkaError.OFFSET_NOT_AVAILABLE,
-            KafkaError.REPLICA_NOT_AVAILABLE,
-            KafkaError.NOT_ENOUGH_REPLICAS,
-            KafkaError.KAFKA_STORAGE_ERROR,
-            KafkaError.NOT_CONTROLLER,
-            KafkaError.BROKER_NOT_AVAILABLE,
-            KafkaError._PARTIAL,
-            KafkaError._NOENT,
-        ),
-        ClusterUnreachable,
-        "Check the address and that the brokers run and can be reached from here",
-    ),
-)
-"""The client's errors by their codes, ours, and what to do.
+ERRORS = """
+AccessRefused TOPIC_AUTHORIZATION_FAILED GROUP_AUTHORIZATION_FAILED CLUSTER_AUTHORIZATION_FAILED \
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED SASL_AUTHENTICATION_FAILED _AUTHENTICATION
+    Check the credentials and the permissions of this principal
+TopicMissing UNKNOWN_TOPIC_OR_PART _UNKNOWN_TOPIC _UNKNOWN_PARTITION UNKNOWN_TOPIC_ID
+    Create the topic, or correct its name in the settings
+TopicsUnfit INVALID_CONFIG INVALID_PARTITIONS INVALID_REPLICA_ASSIGNMENT POLICY_VIOLATION
+    Create or change the topic as the cluster requires it; if it is the number of replicas, set
+    topics.replication_factor, or for an intermediate topic intermediate.replication_factor
+TopicsUnfit INVALID_REPLICATION_FACTOR
+    To no more than the cluster has brokers, set topics.replication_factor, or for an intermediate
+    topic intermediate.replication_factor
+TopicsUnfit TOPIC_EXCEPTION
+    Name another one (destination.topic, intermediate.topic, or a rule in topics), or delete the
+    topic with which it collides
+TopicsUnfit OFFSET_METADATA_TOO_LARGE
+    It holds the frontier, about 300 bytes: set offset.metadata.max.bytes of the destination's
+    brokers to the default, 4096
+TopicsUnfit INVALID_COMMIT_OFFSET_SIZE
+    A commit has up to 100 partitions, each about 300 bytes and the topic's name: set
+    max.message.bytes of __consumer_offsets to the default, 1048588
+RecordRefused MSG_SIZE_TOO_LARGE
+    Raise max.message.bytes of the topic. A record that the source's producers have compressed can
+    fit if it is compressed again: set producer.compression_type
+RecordRefused RECORD_LIST_TOO_LARGE
+    Raise max.message.bytes of the topic. A record that the source's producers have compressed can
+    fit if it is compressed again: set producer.compression_type, or raise segment.bytes of the
+    topic
+RecordRefused INVALID_TIMESTAMP
+    Widen message.timestamp.before.max.ms and message.timestamp.after.max.ms of the topic
+RecordRefused INVALID_RECORD
+    A compacted topic takes no record without a key: if it is one, set its cleanup.policy to
+    delete, or leave such records out with a filter
+Fenced _FENCED FENCED_INSTANCE_ID INVALID_PRODUCER_EPOCH PRODUCER_FENCED
+SettingsInvalid INVALID_TRANSACTION_TIMEOUT
+    Lower deduplicator.transaction_timeout_ms, or raise transaction.max.timeout.ms of the
+    destination's brokers
+SettingsInvalid INVALID_SESSION_TIMEOUT
+    Lower deduplicator.session_timeout_ms, or raise group.max.session.timeout.ms of the
+    destination's brokers
+HangingTransaction UNSTABLE_OFFSET_COMMIT
+    `reo recover` names the command that aborts the transaction, then finds the frontier from the
+    data
+ClusterUnreachable _ALL_BROKERS_DOWN _TRANSPORT _TIMED_OUT _RESOLVE REQUEST_TIMED_OUT \
+NOT_LEADER_FOR_PARTITION LEADER_NOT_AVAILABLE COORDINATOR_NOT_AVAILABLE NOT_COORDINATOR \
+COORDINATOR_LOAD_IN_PROGRESS NETWORK_EXCEPTION UNKNOWN_LEADER_EPOCH FENCED_LEADER_EPOCH \
+OFFSET_NOT_AVAILABLE REPLICA_NOT_AVAILABLE NOT_ENOUGH_REPLICAS KAFKA_STORAGE_ERROR NOT_CONTROLLER \
+BROKER_NOT_AVAILABLE _PARTIAL _NOENT
+    Check the address and that the brokers run and can be reached from here
+"""
+"""Our errors, each with those of the client that become it; and, indented, what to do.
 
 Of the last ones: for a moment, a new topic or a restarted broker has no leaders, and a cluster has
 no brokers that are registered. With _NOENT the client says that no partition of a request has a
 leader; of a topic that does not exist it says the same, and its metadata tell which it is.
 """
-BY_CODE = {code: (kind, to_do) for codes, kind, to_do in ERRORS for code in codes}
+
+
+def _read_errors() -> Iterator[tuple[int, tuple[type[ReoError], str]]]:
+    for row in re.split(r"\n(?! )", ERRORS.strip()):
+        head, *to_do = map(str.strip, row.split("\n"))
+        kind, *names = head.split()
+        for name in names:
+            yield getattr(KafkaError, name), (getattr(errors, kind), " ".join(to_do))
+
+
+BY_CODE = dict(_read_errors())
 STATIC_MEMBER_FENCED = "Static consumer fenced"
 """In the fatal error of a consumer, which has no code of its own."""
 
