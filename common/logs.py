@@ -78,8 +78,10 @@ def _to_json(value: object) -> object:
         return {replace_surrogates(str(name)): _to_json(inner) for name, inner in value.items()}
     if type(value) in (list, tuple):
         return [_to_json(inner) for inner in cast(Iterable[object], value)]
-    if value is None or isinstance(value, float):
-        return value
+    if value is None:
+        return None
+    if isinstance(value, float):
+        return float(value)  # not a subclass
     if isinstance(value, int) and -(2**63) <= value < 2**64:  # others are no numbers for orjson
         return value
     return replace_surrogates(str(value))

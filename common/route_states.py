@@ -20,7 +20,6 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
@@ -158,9 +157,7 @@ class RouteStates(ConsumerGroup):
         return states
 
     def write(self, states: Mapping[str, RouteState]) -> None:
-        """Commit states; TopicMissing when an intermediate topic does not exist: those of the
-        others are committed.
-        """
+        """Commit states; TopicMissing when an intermediate topic does not exist."""
         self.commit(
             {TopicPartition(topic, 0): Commit(0, one.encode()) for topic, one in states.items()}
         )
@@ -233,7 +230,8 @@ class HaltedRoutes:
     @property
     def known(self) -> dict[str, RouteState]:
         """The states by intermediate topic, as far as they are known."""
-        return self.probe.answer | _list_newer(self.stopped, self.probe.answer)
+        answer = self.probe.answer  # the thread replaces it
+        return answer | _list_newer(self.stopped, answer)
 
     @property
     def topics(self) -> frozenset[str]:
@@ -284,7 +282,7 @@ class HaltedRoutes:
             names,
             extra={"facts": {"error": type(error).__name__, "exit_code": error.exit_code}},
         )
-        self.stopped.update(dict.fromkeys(new, state))
+        self.stopped = self.stopped | dict.fromkeys(new, state)  # the thread reads it
         self.probe.wake()
 
     def report(self) -> None:
@@ -300,9 +298,11 @@ class HaltedRoutes:
     def _ask(self) -> dict[str, RouteState]:
         states = self.states.read(self.routes)
         newer = _list_newer(self.known, states)
-        if newer:
-            with suppress(ReoError):  # its topic may be gone, too
-                self.states.write(newer)
+        for topic, state in newer.items():
+            try:
+                self.states.write({topic: state})
+            except ReoError as failed:  # its topic may be gone, too
+                log.debug("the state of %s cannot be written now: %s", topic, failed)
         return states | newer
 
 

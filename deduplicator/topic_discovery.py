@@ -15,6 +15,7 @@ from common import clock
 from common.errors import ClusterUnreachable
 from common.kafka import source_topics, topic_creation
 from common.kafka.clients import create_admin_client
+from common.kafka.route_topics import load_route_topics
 from common.route_states import HaltedRoutes
 from common.routes import Route
 from common.settings import Settings
@@ -30,6 +31,8 @@ class TopicDiscovery:
         self.settings = settings
         self.halted = halted
         self.routes = set(known)
+        self.described: Iterable[Route] = ()
+        """The routes as they were described last, also those that cannot be prepared."""
         self.error: Exception | None = None
         self.stopped = clock.create_event()
         if any(rule.is_pattern for rule in settings.rules):
@@ -37,6 +40,7 @@ class TopicDiscovery:
 
     def find_new_routes(self, known: Iterable[Route]) -> set[Route]:
         """The routes that are not known yet; raises the error that the thread has met, once."""
+        self.halted.add(self.described)  # a new one can stop alone, too
         error, self.error = self.error, None
         if error is not None:
             raise error
@@ -49,10 +53,12 @@ class TopicDiscovery:
     def _run(self) -> None:
         client = create_admin_client(self.settings.source_cluster, self.settings)
         while not self.stopped.wait(INTERVAL_S):
-            settings = self.settings.leave_out(self.halted.topics)
             try:
-                if not self.routes.issuperset(source_topics.describe_sources(settings, client)):
-                    self.routes.update(topic_creation.prepare_topics(settings, known=self.routes))
+                settings = self.settings.leave_out(self.halted.topics)
+                self.described = source_topics.describe_sources(settings, client)
+                if not self.routes.issuperset(self.described):
+                    state = load_route_topics(settings)
+                    self.routes.update(topic_creation.create_missing(state, known=self.routes))
             except ClusterUnreachable as unreachable:
                 log.warning("topics that match a pattern cannot be discovered now: %s", unreachable)
             except Exception as failed:  # the loop raises it

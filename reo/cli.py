@@ -21,6 +21,7 @@ from common.settings import Settings
 from common.topic_rules import TOPIC_NAME
 from reo import interrupt
 from reo.commands import Command, build_parser
+from reo.standard_streams import OutputUnwritable
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -48,6 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BaseException as unexpected:
         if was_interrupted():
             return interrupt.report_interrupt(name)
+        if isinstance(unexpected, OutputUnwritable):
+            raise
         if isinstance(unexpected, BrokenPipeError) and interrupt.is_output_closed():
             interrupt.print_last_words()
             raise

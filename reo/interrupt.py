@@ -27,6 +27,8 @@ SIGNALLED = 128
 OUTPUT_CLOSED = 141
 """The same for SIGPIPE, which Python ignores: nobody reads the output any more."""
 GRACE_S = 1.0
+REPORT_S = 10.0
+"""How long the last words may take."""
 _received: list[int] = []
 """The signals that have come."""
 _last_words: list[Callable[[], str]] = []
@@ -109,4 +111,8 @@ def _exit_after_signal(pipe: int, command: str) -> None:
     while os.read(pipe, 1)[0] not in SIGNALS:
         pass
     time.sleep(GRACE_S)
-    os._exit(report_interrupt(command))
+    # nobody may read standard error: then a print lasts for ever
+    report = threading.Thread(target=report_interrupt, args=(command,), daemon=True)
+    report.start()
+    report.join(REPORT_S)
+    os._exit(0 if _is_normal_end.is_set() else SIGNALLED + _received[0])

@@ -10,6 +10,7 @@ the service may call it.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Collection, Container
 from dataclasses import dataclass
 from typing import Any
@@ -30,18 +31,17 @@ from common.settings.clusters import Cluster
 
 log = logging.getLogger(__name__)
 AGAIN_S = 2.0
+AGAIN_MAX_S = 60.0
+"""After this time somebody deletes what reo creates, or a broker never hears of a topic."""
 
 
 def prepare_topics(
-    settings: Settings,
-    beat: Callable[[], None] = lambda: None,
-    known: Container[Route] = (),
+    settings: Settings, beat: Callable[[], None] = lambda: None
 ) -> dict[Route, Topic]:
     """Create or extend missing topics, refuse topics that do not allow an exact copy, and return
-    the routes with their source topics. `beat` is called for each topic: many take long. Routes
-    that are `known` are prepared already.
+    the routes with their source topics. `beat` is called for each topic: many take long.
     """
-    return create_missing(load_route_topics(settings), beat, known)
+    return create_missing(load_route_topics(settings), beat)
 
 
 def create_missing(
@@ -49,15 +49,16 @@ def create_missing(
     beat: Callable[[], None] = lambda: None,
     known: Container[Route] = (),
 ) -> dict[Route, Topic]:
-    """The same, for topics that were described just now; again when one was deleted since. Its
-    TopicMissing after `connect_timeout_s`.
+    """The same, for topics that were described just now; again when one was deleted since, for
+    AGAIN_MAX_S. Routes that are `known` are prepared already.
     """
-    deadline = clock.monotonic() + state.settings.connect_timeout_s
+    gives_up_at_s = math.inf
     while True:
         try:
             return _create_missing(state, beat, known)
         except TopicMissing as missing:  # a source topic is named when they are described again
-            if clock.monotonic() > deadline:
+            gives_up_at_s = min(gives_up_at_s, clock.monotonic() + AGAIN_MAX_S)
+            if clock.monotonic() >= gives_up_at_s:
                 raise
             log.info("a topic was deleted just now: %s", missing)
             beat()
@@ -76,13 +77,13 @@ def _create_missing(
         name: topic_fitness.count_partitions(name, routes, state.existing)
         for name, routes in state.group_by_destination().items()
     }
-    for route in state.sources:
-        if route in known:
-            continue
+    new = [route for route in state.sources if route not in known]
+    for route in new:
         beat()
         _create_route_topics(state, route, partitions[route.destination_topic])
     for name in state.parked:
-        prepare_topic(state, build_parked_topic(state, name))
+        if any(route.parked_topic == name for route in new):
+            prepare_topic(state, build_parked_topic(state, name))
     return state.sources
 
 

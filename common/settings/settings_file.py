@@ -19,8 +19,11 @@ from dynaconf import Dynaconf
 ENCODING = "utf-8-sig"
 """With or without a byte order mark, which editors on Windows write."""
 NO_SECTION = "no section"
-QUOTED = re.compile(r"""(['"])(?!<|\\.\1).{2,}\1""")
-"""What YAML's parser and dynaconf repeat of a file; `<…>` is a kind of token."""
+QUOTED = re.compile(r"""(['"])((?:\\.|(?!\1).)*)\1""")
+HARMLESS = re.compile(r"<.*>|\\?.?", re.DOTALL)
+"""Of what YAML's parser and dynaconf quote: a kind of token, a character. Else it is
+of the file.
+"""
 
 
 def read_file(file: str) -> Mapping[str, Any]:
@@ -59,8 +62,12 @@ def _describe(error: Any) -> str:
         return f"[{error.section}] is there twice, again in line {(error.lineno or 1) - 1}"
     problem, mark = getattr(error, "problem", error), getattr(error, "problem_mark", None)
     repeated, is_twice, _ = str(problem).partition(" with value ")
-    text = repeated if is_twice else QUOTED.sub("…", str(problem))
+    text = repeated if is_twice else QUOTED.sub(_hide, str(problem))
     return f"{text} in line {mark.line + 1}" if mark else text
+
+
+def _hide(quoted: re.Match[str]) -> str:
+    return quoted[0] if HARMLESS.fullmatch(quoted[2]) else "…"
 
 
 def _read_yaml(path: Path, _: str) -> Mapping[str, Any]:

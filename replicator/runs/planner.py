@@ -23,6 +23,7 @@ from common import clock, source_pool
 from common.errors import (
     ClusterUnreachable,
     HangingTransaction,
+    ReoError,
     SourceRefused,
     SourceTruncated,
     Stop,
@@ -33,6 +34,7 @@ from common.kafka import partition_offsets, permissions, source_topics, topic_cr
 from common.kafka.clients import create_reader
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S
 from common.kafka.partition_offsets import GroupCommit
+from common.kafka.route_topics import load_route_topics
 from common.kafka.topics import Topic
 from common.liveness import Liveness, Reason
 from common.route_states import HaltedRoutes, describe_halted
@@ -52,6 +54,8 @@ PREPARE_AGAIN_S = 5.0
 """When the topics are prepared again while a frontier is missing, or nothing can be written: an
 intermediate topic may have been deleted, and its frontiers with it.
 """
+LIST_TIMEOUT_S = 2.0
+"""A resume, or the end of the process, waits for it."""
 LOG_S = 10.0
 
 
@@ -99,7 +103,6 @@ class Planner:
             if not prepared and self.left_out and not self.settings.stop_at_end:
                 self._wait_for_resume()
                 continue
-            self.halted.add(prepared)
             frontiers = self._install_epoch(source_topics.map_source_partitions(prepared))
             if frontiers is None:
                 continue
@@ -155,8 +158,10 @@ class Planner:
             clock.sleep(PAUSE_S)
             if clock.monotonic() > list_again_at_s:
                 list_again_at_s = clock.monotonic() + PREPARE_AGAIN_S
-                with suppress(ClusterUnreachable):
-                    if source_topics.list_routes(self.settings, self.clients.source_admin):
+                with suppress(ReoError):  # nothing needs the source now
+                    if source_topics.list_routes(
+                        self.settings, self.clients.source_admin, LIST_TIMEOUT_S
+                    ):
                         return
 
     def is_prepared(self, plan: Plan, now: Mapping[Route, Topic]) -> bool:
@@ -168,10 +173,11 @@ class Planner:
         if clock.monotonic() > self.prepare_again_at_s:
             self.prepare_again_at_s = clock.monotonic() + PREPARE_AGAIN_S
             timeout_s = min(plan.settings.connect_timeout_s, int(REQUEST_TIMEOUT_S))
-            known = [route for route, source in now.items() if plan.sources.get(route) == source]
+            settings = replace(plan.settings, connect_timeout_s=timeout_s)
+            known = {route for route, source in now.items() if plan.sources.get(route) == source}
             try:
-                topic_creation.prepare_topics(
-                    replace(plan.settings, connect_timeout_s=timeout_s), self.liveness.beat, known
+                topic_creation.create_missing(
+                    load_route_topics(settings), self.liveness.beat, known
                 )
             except ClusterUnreachable as silent:
                 log.warning("new topics or partitions cannot be prepared now: %s", silent)
@@ -249,7 +255,9 @@ class Planner:
         is_logged = False
         while True:
             self.liveness.report_waiting("source")
-            sources = topic_creation.prepare_topics(settings, self.liveness.beat)
+            state = load_route_topics(settings)
+            self.halted.add(state.sources)  # one that does not fit can stop alone
+            sources = topic_creation.create_missing(state, self.liveness.beat)
             source_topics.check_none_deleted(self.last_sources, sources)
             if sources or self.left_out or self.settings.stop_at_end or self.stopping():
                 self.last_sources = sources

@@ -67,7 +67,10 @@ def exit_codes_table() -> str:
             "|---|---|---|",
             "| 0 |  | The work is done; for `reo run` also: SIGTERM or SIGINT asked for the end. |",
             *rows,
-            "| 130 |  | A command was interrupted (Ctrl-C). By SIGTERM it is 143, by SIGHUP 129. |",
+            (
+                "| 130 |  | A command was interrupted (Ctrl-C). By SIGTERM it is 143, by SIGHUP"
+                " 129; 0 where that is its normal end (`heartbeat`, `status --watch`). |"
+            ),
             "| 141 |  | Nobody reads the command's output any more. |",
             "| 143 |  | With `--stop-at-end`: SIGTERM or SIGINT came before all was copied. |",
         ]

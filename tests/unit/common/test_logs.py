@@ -45,6 +45,7 @@ def make_log_record(
         make_log_record("with\nnewlines\r\n"),
         make_log_record("failed", failing=True),
         make_log_record("facts", facts={"text": "a\nb", "object": object()}),
+        make_log_record("facts", facts={"of numpy": type("float64", (float,), {})(1.5)}),
         make_log_record("of a user's function: %s", "\ud800"),
         make_log_record("facts", facts={"\udcff": ["\ud800"], "number": 2**64, "set": {1}}),
     ],

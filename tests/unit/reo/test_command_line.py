@@ -297,12 +297,13 @@ def test_a_result_that_cannot_be_written_is_one_line(
     command += "cli.main = lambda: interrupt.set_last_words(lambda: 'denied') or print('x' * 9999);"
     for words, last in (
         (["-m", "reo", "config", "init"], ""),
+        (["-m", "reo", "config", "show"], ""),
         (["-c", command + "sys.exit(main())"], "denied\n"),
     ):
         ended = subprocess.run(
             ["bash", "-c", f'"$@" {redirection}', "bash", sys.executable, *words],
             cwd=ROOT,
-            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+            env=os.environ | GOOD | {"PYTHONUNBUFFERED": unbuffered},
             stderr=subprocess.PIPE,
             text=True,
             check=False,

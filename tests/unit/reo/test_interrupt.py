@@ -112,6 +112,29 @@ def test_nothing_is_logged_behind_the_last_words() -> None:
     assert len(said) > 2
 
 
+def test_a_command_ends_whose_words_nobody_reads() -> None:
+    """The pipe is full, and its reader stands still: a print lasts for ever."""
+    reading, writing = os.pipe()
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import sys; from reo import interrupt; interrupt.REPORT_S = 0.1;"
+            + COMMAND.format("sys.stderr.write('x' * 10**6); sys.stderr.flush()"),
+        ],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"], **GOOD},
+        stdout=subprocess.PIPE,
+        stderr=writing,
+    )
+    assert process.stdout
+    assert process.stdout.readline() == b"runs\n"
+    process.send_signal(signal.SIGTERM)
+    assert fair_share.wait(process, 30) == 143
+    os.close(reading)
+    os.close(writing)
+
+
 def test_nohup_is_obeyed() -> None:
     """SIGHUP does nothing then."""
     code, said = end_command(

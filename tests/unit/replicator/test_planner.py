@@ -71,7 +71,7 @@ def test_a_run_goes_on_until_what_is_new_has_frontiers(
     known: list[Any] = []
     added: list[Any] = []
 
-    def prepare_topics(settings: Settings, _: object, prepared: Any) -> Any:
+    def create_missing(settings: Settings, _: object, prepared: Any) -> Any:
         assert settings.connect_timeout_s == 10, "the run is not watched meanwhile"
         known.append(prepared)
         if isinstance(prepare, Exception):
@@ -86,22 +86,23 @@ def test_a_run_goes_on_until_what_is_new_has_frontiers(
     )
     planner = create_planner(lambda: None)
     planner.halted = cast(Any, SimpleNamespace(add=added.append))
-    monkeypatch.setattr(topic_creation, "prepare_topics", prepare_topics)
+    monkeypatch.setattr("replicator.runs.planner.load_route_topics", lambda settings: settings)
+    monkeypatch.setattr(topic_creation, "create_missing", create_missing)
     monkeypatch.setattr(planner, "try_read_commits", lambda asked: dict.fromkeys(asked & committed))
     for _ in range(3):
         assert planner.is_prepared(plan, now) is is_prepared
         if isinstance(prepare, TopicMissing):
             planner.prepare_again_at_s = 0.0
     assert added == [now] * 3
-    assert known == [[old]] * (3 if isinstance(prepare, TopicMissing) else 1)
+    assert known == [{old}] * (3 if isinstance(prepare, TopicMissing) else 1)
 
 
 @pytest.mark.parametrize("is_answered", [True, False])
 def test_a_topic_that_appears_while_all_are_paused_is_copied(
     monkeypatch: pytest.MonkeyPatch, is_answered: bool
 ) -> None:
-    """Every five seconds the source is asked for topics; a cluster that does not answer is waited
-    for. Stage one is ready only when the destination answers.
+    """Every five seconds the source is asked for topics; nothing else needs it. Stage one is ready
+    only when the destination answers.
     """
     now_s, ready, asked = 1000.0, 0, 0
     planner = create_planner(lambda: None)
@@ -120,7 +121,7 @@ def test_a_topic_that_appears_while_all_are_paused_is_copied(
         nonlocal asked
         asked += 1
         if asked == 1:
-            raise ClusterUnreachable("no answer")
+            raise AccessRefused("its certificate has expired")
         return [] if asked == 2 else ["a route"]
 
     def set_ready() -> None:
@@ -226,7 +227,10 @@ def test_what_one_candidate_lacks_does_not_end_a_plan(monkeypatch: pytest.Monkey
     )
     monkeypatch.setattr(permissions, "check_permissions", check_permissions)
     monkeypatch.setattr(source_pool, "try_sources", try_both)
-    monkeypatch.setattr(topic_creation, "prepare_topics", lambda *_: {})
+    monkeypatch.setattr(
+        "replicator.runs.planner.load_route_topics", lambda _: SimpleNamespace(sources={})
+    )
+    monkeypatch.setattr(topic_creation, "create_missing", lambda *_: {})
     monkeypatch.setattr(planner, "_install_epoch", lambda _: None)
     assert planner.plan() is None
     assert asked == ["the first", "the second"]

@@ -165,6 +165,7 @@ def test_a_file_without_names_is_refused(tmp_path: Path, suffix: str, content: s
             'duplicate key "sasl_password" in line 3',
         ),
         (".yaml", "source:\n  sasl_password: '@int s3cret'\n", "Cannot convert …"),
+        (".yaml", "source: ['s3cret'\n", "expected ',' or ']', but got '<stream end>' in line 2"),
         (".json", '{"source": {"sasl_password" "s3cret"}}', "line 1 column 29"),
         (".toml", "[source]\nsasl_password s3cret\n", "line 2, column 15"),
     ],
