@@ -191,7 +191,7 @@ def test_a_shared_destination_gets_no_acls(stand: Stand, topic: str) -> None:
 
 def test_the_deny_keeps_writers_out_until_it_is_removed(stand: Stand, topic: str) -> None:
     """A producer that may write is refused by the DENY, and may again after `reo cutover
-    back`; who may not deny is told what is missing.
+    back` where that knows whether the topic has moved.
     """
     clusters = create_topic_on_both(stand, topic)
     source = stand[0]
@@ -227,6 +227,9 @@ def test_the_deny_keeps_writers_out_until_it_is_removed(stand: Stand, topic: str
     ends = source.cluster.end_offsets(topic)
     assert write() == KafkaError.TOPIC_AUTHORIZATION_FAILED
     assert source.cluster.end_offsets(topic) == ends
+    assert "stay denied" in reo(clusters, topic, "cutover", "back", exit_code=22).stdout
+    assert denial.find_denied([topic]) == [topic]
+    reo(clusters, topic, "recover", "--apply")  # now the frontiers say that nothing has moved
     assert (
         f"producers may write to {topic} at the source again"
         in reo(clusters, topic, "cutover", "back").stdout
@@ -234,11 +237,16 @@ def test_the_deny_keeps_writers_out_until_it_is_removed(stand: Stand, topic: str
     assert until(lambda: write() is None, "it may write again")
     assert acls_of(source, topic) == {build_topic_acl(topic, "User:shop", "*", WRITE, ALLOW)}
     assert f"writes are not denied: {topic}" in reo(clusters, topic, "cutover", "back").stdout
+
+
+def test_who_may_not_deny_is_told_what_is_missing(stand: Stand, topic: str) -> None:
+    """The command that permits it."""
+    clusters = create_topic_on_both(stand, topic)
     named = reo_settings.load(
         build_environment(
             clusters,
             topic,
-            {f"source_{name}": value for name, value in source.access("reo").items()},
+            {f"source_{name}": value for name, value in stand[0].access("reo").items()},
         )
     )
     with pytest.raises(

@@ -293,8 +293,8 @@ def test_ctrl_c_ends_a_run(clusters: Clusters, copied: str) -> None:
     line = next(line for line in command.stderr if "open transactions" in line)
     command.send_signal(signal.SIGINT)
     assert line == f"1 waiting for open transactions at the source to end: {copied}-0\n"
-    assert (fair_share.wait(command, COMMAND_S), command.stderr.read()) == (
-        130,
-        "reo cutover: interrupted\n",
-    )
+    assert fair_share.wait(command, COMMAND_S) == 130
+    *again, last = command.stderr
+    assert set(again) <= {line}, "it is said from time to time"
+    assert last == "reo cutover: interrupted\n"
     producer.abort_transaction(30)
