@@ -108,11 +108,11 @@ def is_output_closed() -> bool:
 
 
 def _exit_after_signal(pipe: int, command: str) -> None:
-    while os.read(pipe, 1)[0] not in SIGNALS:
+    while (number := os.read(pipe, 1)[0]) not in SIGNALS:
         pass
     time.sleep(GRACE_S)
     # nobody may read standard error: then a print lasts for ever
     report = threading.Thread(target=report_interrupt, args=(command,), daemon=True)
     report.start()
     report.join(REPORT_S)
-    os._exit(0 if _is_normal_end.is_set() else SIGNALLED + _received[0])
+    os._exit(0 if _is_normal_end.is_set() else SIGNALLED + number)
