@@ -23,7 +23,7 @@ def test_the_demo_is_exact_and_drops_what_a_zombie_wrote(tmp_path: Path) -> None
     done = fair_share.run(
         [sys.executable, "-m", "tools.demo", "--kills", "1"],
         cwd=ROOT,
-        env=os.environ | {"TMPDIR": str(tmp_path)},
+        env=os.environ | {"TMPDIR": str(tmp_path), "REO_SOURCE_TOPIC": "of-the-users-own-copy"},
         capture_output=True,
         text=True,
         timeout_s=DEMO_S,

@@ -40,8 +40,13 @@ class Service:
         """Start the supervisor in a session of its own, so that the whole service can be killed at
         once.
         """
+        others = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("REO_", "KAFKA_"))  # of the user's own copy
+        }
         environment = (
-            os.environ
+            others
             | self.settings
             | {
                 "REO_METRICS_PORT": str(self.port),
