@@ -20,6 +20,10 @@ from tools.bench.processes import Usage, usage_of
 from tools.demo.broker import Broker
 
 JARS = Path(__file__).parents[2] / "jars" / "broker"
+BROKER_SETTINGS = {"fetch.purgatory.purge.interval.requests": "100"}
+"""A broker keeps so many fetch requests that have waited, by default 1,000, each with all
+partitions of its consumer: one of 2,000 is about 0.5 MB, and this heap was full.
+"""
 BROKER_HEAP_MB = 1024
 
 
@@ -85,7 +89,8 @@ def start_testbed() -> Iterator[Testbed]:
     """Start both brokers; kill them and delete their data at the end of the block."""
     folder = Path(tempfile.mkdtemp(prefix="reo-bench-"))
     brokers = [
-        Broker(folder / name, JARS, heap_mb=BROKER_HEAP_MB) for name in ("source", "destination")
+        Broker(folder / name, JARS, settings=BROKER_SETTINGS, heap_mb=BROKER_HEAP_MB)
+        for name in ("source", "destination")
     ]
     try:
         for broker in brokers:
