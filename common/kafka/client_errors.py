@@ -13,6 +13,7 @@ from common import errors
 from common.errors import Fenced, ReoError, StageFailed
 from common.metrics import CLIENT_ERRORS
 from common.settings.clusters import Cluster
+from common.settings.guarded_options import read_rows
 
 PLAIN_TEXT = re.compile("wrong version number|PLAINTEXT broker listener")
 FINAL = re.compile(
@@ -86,11 +87,10 @@ leader; of a topic that does not exist it says the same, and its metadata tell w
 
 
 def _read_errors() -> Iterator[tuple[int, tuple[type[ReoError], str]]]:
-    for row in re.split(r"\n(?! )", ERRORS.strip()):
-        head, *to_do = map(str.strip, row.split("\n"))
+    for head, to_do in read_rows(ERRORS):
         kind, *names = head.split()
         for name in names:
-            yield getattr(KafkaError, name), (getattr(errors, kind), " ".join(to_do))
+            yield getattr(KafkaError, name), (getattr(errors, kind), to_do)
 
 
 BY_CODE = dict(_read_errors())

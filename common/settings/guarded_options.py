@@ -12,7 +12,7 @@ CONFIGURATION.md with its aliases, Spark's "Structured Streaming + Kafka Integra
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 SPARK_OPTIONS_TABLE = "replicator.spark_options"
@@ -40,12 +40,18 @@ class Guard:
         )
 
 
+def read_rows(table: str) -> Iterator[tuple[str, str]]:
+    """Of each row the first line, and the indented ones as one."""
+    for row in re.split(r"\n(?! )", table.strip()):
+        head, *text = map(str.strip, row.split("\n"))
+        yield head, " ".join(text)
+
+
 def _read_table(table: str) -> dict[str, Guard]:
     guards: dict[str, Guard] = {}
-    for row in re.split(r"\n(?! )", table.strip()):
-        head, *reason = map(str.strip, row.split("\n"))
+    for head, reason in read_rows(table):
         options, _, harmless = head.removesuffix("!").strip().partition(" = ")
-        guard = Guard(" ".join(reason), harmless, head.endswith("!"))
+        guard = Guard(reason, harmless, head.endswith("!"))
         guards |= dict.fromkeys(options.split(), guard)
     return guards
 
