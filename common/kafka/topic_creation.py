@@ -81,8 +81,9 @@ def _create_missing(
     for route in new:
         beat()
         _create_route_topics(state, route, partitions[route.destination_topic])
+    parked = {route.parked_topic for route in new}
     for name in state.parked:
-        if any(route.parked_topic == name for route in new):
+        if name in parked:
             prepare_topic(state, build_parked_topic(state, name))
     return state.sources
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,19 +11,13 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from common.envelope import compute_identity
-from common.errors import (
-    ClusterUnreachable,
-    SettingsInvalid,
-    TopicMissing,
-)
+from common.errors import ClusterUnreachable, SettingsInvalid, TopicMissing
 from common.kafka import copied_configs
 from common.kafka.cluster_metadata import read_brokers, read_cluster_id
 from common.kafka.cluster_requests import REQUEST_TIMEOUT_S, ask_cluster, ask_with_retries
 from common.routes import Route, TopicPartition
 from common.settings import Settings, destination_kind
 from common.settings.clusters import Cluster
-
-log = logging.getLogger(__name__)
 
 NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 

@@ -21,8 +21,8 @@ ENCODING = "utf-8-sig"
 NO_SECTION = "no section"
 QUOTED = re.compile(r"""(['"])((?:\\.|(?!\1).)*)\1""")
 HARMLESS = re.compile(r"<.*>|\\?.?", re.DOTALL)
-"""Of what YAML's parser and dynaconf quote: a kind of token, a character. Else it is
-of the file.
+"""Of what YAML's parser and dynaconf quote: a kind of token, a character. All else is what the file
+has there.
 """
 
 
