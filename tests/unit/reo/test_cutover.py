@@ -249,20 +249,7 @@ def test_back_removes_the_deny_at_every_candidate(
     """Whichever was asked when it was added; one that does not answer is an error, and the others
     are not left. Writes cannot be denied at several clusters.
     """
-    settings = load(
-        {
-            "REO_SOURCE_BOOTSTRAP_SERVERS": "a:1;silent:1;b:1",
-            "REO_SOURCE_MODE": "failover",
-            "REO_DESTINATION_BOOTSTRAP_SERVERS": "c:1",
-            "REO_SOURCE_TOPIC": SOURCE.topic,
-        }
-    )
-    monkeypatch.setattr(FakeDenial, "denied", ["a:1", "b:1"])
-    monkeypatch.setattr(cutover_back, "WriteDenial", FakeDenial)
-    monkeypatch.setattr(cutover_back, "create_admin_client", lambda *_: None)
-    monkeypatch.setattr(
-        source_pool, "select_answering", lambda given: given.select_source(given.sources[0])
-    )
+    settings = prepare_back(monkeypatch)
     monkeypatch.setattr(cutover_back, "cancel_move", lambda *_: "the topics have not moved")
     assert cutover_back.run_command(settings) == ClusterUnreachable.exit_code
     assert FakeDenial.denied == []

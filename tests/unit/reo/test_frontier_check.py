@@ -13,7 +13,7 @@ from common.kafka.consumer_group import Members
 from common.kafka.route_topics import RouteTopics
 from common.kafka.topics import Topic
 from common.routes import TopicPartition
-from common.settings import load
+from common.settings import Settings, load
 from deduplicator.frontiers.frontier_store import LoadedFrontiers
 from reo import check
 from reo.check import Start
@@ -22,18 +22,24 @@ from reo.checks.findings import report_ok
 from tests.unit.common.settings.test_settings import GOOD
 
 
+def describe_topics(settings: Settings, partitions: int) -> RouteTopics:
+    """All of the only route exist, with so many partitions."""
+    (route,) = settings.build_routes()
+    source = Topic(route.source_topic, "id", partitions, "source")
+    existing = {
+        name: Topic(name, "id", partitions, "destination")
+        for name in (route.intermediate_topic, route.destination_topic)
+    }
+    return RouteTopics(settings, None, None, {route: source}, {}, existing, 1)
+
+
 def test_a_topic_that_was_deleted_just_now_is_not_created(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker's start creates it; here it was there when the topics were described, and is gone
     when they are described again.
     """
     settings = load(GOOD)
-    (route,) = settings.build_routes()
-    source = Topic(route.source_topic, "id", 1, "source")
-    existing = {
-        name: Topic(name, "id", 1, "destination")
-        for name in (route.intermediate_topic, route.destination_topic)
-    }
-    state = RouteTopics(settings, None, None, {route: source}, {}, existing, 1)
+    state = describe_topics(settings, 1)
+    (route,) = state.sources
     group = SimpleNamespace(
         name="g", describe_members=lambda: Members("empty", {}), list_commits=lambda *_, **__: {}
     )
@@ -41,7 +47,7 @@ def test_a_topic_that_was_deleted_just_now_is_not_created(monkeypatch: pytest.Mo
     store = SimpleNamespace(
         list_started_topics=set,
         load_frontiers=lambda _: LoadedFrontiers({}, set()),
-        describe_destinations=lambda _: {route.intermediate_topic: existing},
+        describe_destinations=lambda _: {route.intermediate_topic: state.existing},
     )
     asked: list[Any] = []
     monkeypatch.setattr(frontier, "Group", lambda _: group)
@@ -97,13 +103,8 @@ def test_partitions_are_listed_once_however_many_there_are(
 ) -> None:
     """Beside a service that runs: the frontiers of other topics of the group are left out."""
     settings = load(GOOD)
-    (route,) = settings.build_routes()
-    source = Topic(route.source_topic, "id", 500, "source")
-    existing = {
-        name: Topic(name, "id", 500, "destination")
-        for name in (route.intermediate_topic, route.destination_topic)
-    }
-    state = RouteTopics(settings, None, None, {route: source}, {}, existing, 1)
+    state = describe_topics(settings, 500)
+    (route,) = state.sources
     copied = [route.get_intermediate(number) for number in range(500)]
     frontiers = dict.fromkeys([*copied, TopicPartition("other", 0)], "a frontier")
     group = SimpleNamespace(
