@@ -22,7 +22,7 @@ from tools.demo.broker import Broker
 JARS = Path(__file__).parents[2] / "jars" / "broker"
 BROKER_SETTINGS = {"fetch.purgatory.purge.interval.requests": "100"}
 """A broker keeps so many fetch requests that have waited, by default 1,000, each with all
-partitions of its consumer: one of 2,000 is about 0.5 MB, and this heap was full.
+partitions of its consumer: one of 2,000 is about 0.6 MB, and this heap was full.
 """
 BROKER_HEAP_MB = 1024
 
